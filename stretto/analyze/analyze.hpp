@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "stretto/data/machine.hpp"
+#include "stretto/data/step_profile.hpp"
+#include "stretto/data/summary.hpp"
+#include "stretto/data/timeline.hpp"
+
+namespace stretto {
+
+struct AnalyzeOptions {
+  std::int64_t samples_per_step = 0;     ///< All ranks together; 0 = unknown.
+  std::optional<Machine> machine;        ///< For the bound.
+  std::optional<Seconds> one_rank_step;  ///< For the scaling efficiency, from a 1-rank run.
+};
+
+/// The numbers of a Timeline. Definitions stand at Summary's fields. Per rank and step, inside the
+/// step's own interval: compute = union of compute records, communication = union of kCommunication
+/// records, exposed = communication minus compute.
+/// @throws Error kInvalidArgument when there is no whole step in it.
+[[nodiscard]] Summary analyze(const Timeline& timeline, const AnalyzeOptions& options = {});
+
+/// What the same steps do without communication: ready times of tensors as recorded (median over
+/// steps, latest rank), kMeasured. `tensors` as in the plan, in its order; needs the kReady
+/// records.
+[[nodiscard]] StepProfile step_profile(const Timeline& timeline, const StepProfile& shape);
+
+}  // namespace stretto

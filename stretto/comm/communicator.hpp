@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "stretto/base/buffer.hpp"
+#include "stretto/base/error.hpp"
+#include "stretto/base/units.hpp"
+#include "stretto/comm/work.hpp"
+#include "stretto/data/collective.hpp"
+
+namespace stretto {
+
+/// Whether operations find their partners by address or by order.
+enum class Ordering : std::uint8_t {
+  kAddressed,  ///< By slot: ranks may start them in any order.
+  kTotal,      ///< By order: every rank must start the same ones in the same order.
+};
+
+/// Who drives an operation forward until somebody waits for it.
+enum class Progress : std::uint8_t {
+  kBackground,  ///< The communicator's thread, at once.
+  kCaller,      ///< Nobody: the caller promises to call Work::wait() soon. Saves waking a thread.
+};
+
+struct CallOptions {
+  /// The operation's address, equal on all ranks; at most kMaxSlot. Several operations on one slot
+  /// match in the order each rank starts them. Without a slot, operations match in that order among
+  /// themselves.
+  std::optional<std::uint32_t> slot;
+  /// Higher overtakes lower wherever both wait for the same link or thread, at segment boundaries.
+  int priority = 0;
+  Algorithm algorithm = Algorithm::kAuto;
+  Progress progress = Progress::kBackground;
+  /// Operations of one stream run one after the other in the order they were started on this rank;
+  /// one overtakes its predecessors if its priority is higher or a peer has begun it already (so
+  /// that ranks with different orders cannot block each other). Without a stream: at once.
+  std::optional<std::uint32_t> stream;
+};
+inline constexpr std::uint32_t kMaxSlot = (1U << 24) - 1;
+
+/// Rank r's part of a tensor in reduce_scatter and all_gather: elements [begin, end). Parts are
+/// multiples of 16 elements except the last, and as equal as that allows; small tensors leave some
+/// ranks without a part.
+struct Part {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+};
+[[nodiscard]] Part part_of(std::size_t count, int ranks, int rank) noexcept;
+
+/// Memory that peers can read in place, for the gradients. Zeroed. Must not outlive the
+/// communicator.
+class Arena {
+ public:
+  virtual ~Arena() = default;
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+  [[nodiscard]] std::span<std::byte> bytes() const noexcept { return bytes_; }
+
+ protected:
+  explicit Arena(std::span<std::byte> bytes) : bytes_(bytes) {}
+
+ private:
+  std::span<std::byte> bytes_;
+};
+
+namespace detail {
+/// One checked operation, as backends see it.
+struct Call {
+  Collective kind = Collective::kNone;
+  BufferView data;
+  ReduceOp op = ReduceOp::kSum;
+  int peer = -1;  ///< Root, destination or source.
+  CallOptions options;
+};
+}  // namespace detail
+
+/// How an emulated machine kept up with its host; zero for real ones.
+struct EmulationStatistics {
+  std::uint64_t messages = 0;
+  std::uint64_t late =
+      0;  ///< Delivered to the algorithm so late that the model's result is in doubt.
+  Nanoseconds worst_lag{};
+};
+
+/// A fixed group of ranks that run collectives together.
+///
+/// All calls start an operation and return without waiting for peers. Data is reduced in place.
+/// `data` must have the same size and type on every rank, may be empty, and must stay alive and
+/// untouched until Work::wait() returns. Memory from allocate() travels without a copy, other
+/// memory through a small staging area. Thread-safe, except that operations without a slot, and all
+/// operations under Ordering::kTotal, match by order and so need one caller at a time. Must outlive
+/// every Work it returned that somebody still waits for. Its destructor waits for nothing:
+/// operations still in flight fail.
+class Communicator {
+ public:
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+  virtual ~Communicator() = default;
+
+  [[nodiscard]] int rank() const noexcept { return rank_; }
+  [[nodiscard]] int size() const noexcept { return size_; }
+  [[nodiscard]] virtual std::string_view backend() const noexcept = 0;
+  [[nodiscard]] virtual Ordering ordering() const noexcept = 0;
+
+  /// Combines `data` over all ranks, in place. 16-bit floats are added in fp32 and rounded once
+  /// (kDirect) or once per hop (kRing). kMean divides the sum and takes floating types only. kMin
+  /// and kMax give NaN where any rank has NaN.
+  /// @throws Error kInvalidArgument, before anything is sent: device not reachable, op not defined
+  ///         for the type, slot out of range. So do the others.
+  [[nodiscard]] Work all_reduce(BufferView data,
+                                ReduceOp op = ReduceOp::kSum,
+                                CallOptions options = {});
+  /// After it, part_of(data.count, size(), rank()) of `data` is combined; the rest is unspecified.
+  [[nodiscard]] Work reduce_scatter(BufferView data,
+                                    ReduceOp op = ReduceOp::kSum,
+                                    CallOptions options = {});
+  /// Rank r provides part r; after it, all ranks have all parts.
+  [[nodiscard]] Work all_gather(BufferView data, CallOptions options = {});
+  [[nodiscard]] Work broadcast(BufferView data, int root, CallOptions options = {});
+  /// Over when every rank has started it.
+  [[nodiscard]] Work barrier(CallOptions options = {});
+  /// Over when `data` may be reused. Matched by (peer, slot).
+  [[nodiscard]] Work send(BufferView data, int to, CallOptions options = {});
+  [[nodiscard]] Work recv(BufferView data, int from, CallOptions options = {});
+
+  /// @throws Error kUnavailable when the machine has not that much memory to share.
+  [[nodiscard]] virtual std::unique_ptr<Arena> allocate(Bytes size) = 0;
+
+  /// Makes every operation in flight and to come fail, here and on all peers, with `code` and a
+  /// message that names this rank; `step` and `bucket` are told to the peers. The first abort of
+  /// the job wins. Returns at once.
+  virtual void abort(const Error& reason, std::uint32_t step, std::uint32_t bucket) noexcept = 0;
+
+  [[nodiscard]] virtual EmulationStatistics emulation_statistics() const noexcept { return {}; }
+
+ protected:
+  Communicator(int rank, int size) : rank_(rank), size_(size) {}
+
+ private:
+  /// Arguments are checked.
+  virtual Work start(const detail::Call& call) = 0;
+
+  int rank_;
+  int size_;
+};
+
+}  // namespace stretto

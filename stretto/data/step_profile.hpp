@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "stretto/base/dtype.hpp"
+#include "stretto/base/units.hpp"
+
+namespace stretto {
+
+/// Where a number comes from. Printed beside it, always.
+enum class Basis : std::uint8_t { kMeasured, kAssumed };
+[[nodiscard]] std::string_view to_string(Basis basis) noexcept;
+
+/// One trainable tensor and the moment its gradient is complete.
+struct ProfileTensor {
+  std::string name;
+  DType dtype = DType::kF32;
+  std::vector<std::int64_t> shape;
+  Seconds ready{};  ///< From the start of the step.
+  [[nodiscard]] std::int64_t elements() const noexcept;
+  [[nodiscard]] Bytes bytes() const noexcept;
+};
+
+/// Forward time of one layer, in forward order.
+struct LayerTime {
+  std::string name;
+  Seconds forward{};
+};
+
+/// What one step of a model does on one rank, without communication.
+struct StepProfile {
+  std::string model;
+  std::int64_t batch = 0;  ///< Samples per rank and step.
+  Basis basis = Basis::kAssumed;
+  std::string assumptions;            ///< For people: device rate, ratio of backward to forward...
+  bool beside_communication = false;  ///< Times were taken while communication ran.
+  std::vector<LayerTime> forward;
+  Seconds forward_end{};               ///< Backward starts here.
+  Seconds backward_end{};              ///< The last gradient is ready at or before this.
+  Seconds compute_end{};               ///< The optimizer is done: a step with free communication.
+  std::vector<ProfileTensor> tensors;  ///< In the order their gradients become ready.
+
+  [[nodiscard]] Bytes bytes() const noexcept;
+};
+
+/// Schema `stretto.step_profile/1`.
+[[nodiscard]] std::string to_json(const StepProfile& profile);
+/// @throws Error kParse: not JSON, an unknown key (with the nearest known one), a missing key,
+/// times
+///         that go backwards.
+[[nodiscard]] StepProfile step_profile_from_json(std::string_view text, std::string_view where);
+
+/// What a device is assumed to do when only the model is known.
+struct AssumedDevice {
+  double flops_per_s = 50e12;  ///< Sustained, not peak.
+  std::int64_t batch = 0;      ///< Samples per rank; 0 = the model table's own.
+};
+
+/// A profile from a model table (see models/README.md): forward time = 2 x multiply-adds / rate per
+/// tensor, backward = 2 x forward, gradients ready in reverse order of use, tied tensors last.
+/// Marked kAssumed, with the assumptions in words.
+/// @throws Error kParse as step_profile_from_json; kInvalidArgument for a rate or batch below zero.
+[[nodiscard]] StepProfile profile_from_model_json(std::string_view text,
+                                                  std::string_view where,
+                                                  AssumedDevice device);
+
+}  // namespace stretto

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "stretto/base/units.hpp"
+
+namespace stretto {
+
+/// One bucket, median over steps, times from the start of the step, latest over ranks for ready and
+/// ended.
+struct BucketSummary {
+  std::uint32_t bucket = 0;
+  Bytes bytes{};
+  Seconds ready{};     ///< Its last gradient was written on every rank.
+  Seconds launched{};  ///< First launch on any rank.
+  Seconds ended{};     ///< Result usable on every rank.
+  Seconds exposed{};   ///< Of its communication, the time no compute ran beside it (mean of ranks).
+};
+
+/// One rank, median over steps.
+struct RankSummary {
+  std::uint32_t rank = 0;
+  Seconds step{};
+  Seconds compute{};
+  Seconds communication{};
+  Seconds exposed{};
+};
+
+/// The numbers that answer the question. Of each step every time is taken per rank and averaged
+/// over ranks; what stands here is the median over steps. Ratios are of these medians; a ratio that
+/// has no meaning (no communication) is absent, never 100 %.
+struct Summary {
+  std::uint32_t steps = 0;
+  std::uint32_t ranks = 0;
+  Seconds step{};
+  Seconds step_p10{};
+  Seconds step_p90{};
+  Seconds compute{};                         ///< Union of compute intervals.
+  Seconds communication{};                   ///< Union of communication intervals.
+  Seconds exposed{};                         ///< communication minus compute: the headline.
+  std::optional<Seconds> first_launch;       ///< From step start, first of all ranks.
+  std::optional<Seconds> communication_end;  ///< From step start, last of all ranks.
+  double launches = 0;                       ///< Exchanges per step and rank.
+  std::optional<Seconds> bound;  ///< No schedule of this kind can be quicker; needs a Machine.
+  std::optional<double> samples_per_s;       ///< All ranks together; needs the batch.
+  std::optional<double> scaling_efficiency;  ///< compute / step, or against a 1-rank run if given.
+  std::vector<BucketSummary> buckets;
+  std::vector<RankSummary> per_rank;
+
+  [[nodiscard]] std::optional<double> hidden_ratio() const;         ///< 1 - exposed/communication
+  [[nodiscard]] std::optional<double> overlap_degree() const;       ///< 1 - exposed/step
+  [[nodiscard]] std::optional<double> communication_ratio() const;  ///< comm/(comm + compute)
+  [[nodiscard]] std::optional<double> bound_gap_ratio() const;      ///< step/bound - 1
+};
+
+/// Schema `stretto.summary/1`, keys as in the CLI contract (times in seconds).
+[[nodiscard]] std::string to_json(const Summary& summary);
+/// Unknown keys are ignored: this file is a result.
+/// @throws Error kParse.
+[[nodiscard]] Summary summary_from_json(std::string_view text, std::string_view where);
+
+}  // namespace stretto

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "stretto/data/summary.hpp"
+#include "stretto/data/timeline.hpp"
+
+namespace stretto {
+
+/// Chrome trace JSON that Perfetto opens without errors: one process per rank; on a thread no two
+/// slices overlap (communication that does is spread over several); arrows from a bucket's last
+/// ready gradient to its communication; counters of nothing. Times in microseconds with three
+/// decimals.
+[[nodiscard]] std::string chrome_trace(const Timeline& timeline);
+
+struct TextTimelineOptions {
+  int columns = 100;   ///< Width of the whole picture.
+  bool color = false;  ///< ANSI colours.
+  std::uint32_t step = 0;
+};
+
+/// One step as text, two rows per rank (compute, communication), exposed stretches marked.
+[[nodiscard]] std::string text_timeline(const Timeline& timeline,
+                                        const TextTimelineOptions& options);
+
+/// The step whose duration is nearest the median: the one to draw.
+[[nodiscard]] std::uint32_t typical_step(const Timeline& timeline);
+
+/// Columns separated by two spaces, first column left, others right aligned; width in terminal
+/// cells.
+[[nodiscard]] std::string table(const std::vector<std::vector<std::string>>& rows);
+
+struct NamedSummary {
+  std::string name;
+  Summary summary;
+};
+/// One row per run: step, exposed, hidden, bound, gap, samples/s.
+[[nodiscard]] std::string comparison_table(const std::vector<NamedSummary>& runs);
+/// All numbers of one Summary, each ratio with its formula.
+[[nodiscard]] std::string text_summary(const Summary& summary);
+
+}  // namespace stretto

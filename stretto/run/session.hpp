@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "stretto/base/buffer.hpp"
+#include "stretto/comm/communicator.hpp"
+#include "stretto/data/plan.hpp"
+#include "stretto/data/timeline.hpp"
+#include "stretto/run/recorder.hpp"
+
+namespace stretto {
+
+struct SessionOptions {
+  ReduceOp op = ReduceOp::kMean;
+  Schedule schedule = Schedule::kOverlap;
+  /// Buckets on the wire at once (see CallOptions::stream). One is what the planner's model
+  /// assumes; more hide latency, and 0 means all.
+  int streams = 1;
+  /// Every `verify_every` steps one bucket, another one each time, is reduced a second time by a
+  /// blocking call and compared: bit for bit under Algorithm::kDirect. 0 = never. A difference is
+  /// kMismatch in finish().
+  std::uint32_t verify_every = 0;
+  /// Steps kept for timeline(); 0 records nothing.
+  std::size_t record_steps = 50;
+};
+
+/// Reduces a model's gradients over all ranks while backward is still computing them.
+///
+/// Per step: write gradient i to gradient(i), call ready(i), for all i in any order and from any
+/// thread; then finish(). Gradients live in one flat arena per dtype for the Session's life;
+/// addresses never change, not even by replan(). Between finish() and the next ready(i) the caller
+/// may do anything with gradient(i).
+class Session {
+ public:
+  /// Collective: every rank calls it with an equal plan.
+  /// @throws Error kMismatch on every rank, naming the first tensor or bucket that differs;
+  ///         kInvalidArgument if the plan is not valid.
+  Session(Communicator& communicator, Plan plan, SessionOptions options = {});
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  /// Where tensor i's gradient is to be written.
+  [[nodiscard]] BufferView gradient(std::size_t i) const;
+  [[nodiscard]] std::size_t tensors() const noexcept;
+  [[nodiscard]] const Plan& plan() const noexcept;
+
+  /// Gradient i is complete on this rank. Any thread, any order. Lock-free unless it completes a
+  /// bucket; never blocks. A second call in one step is reported by finish() as kReadyTwice and has
+  /// no other effect.
+  void ready(std::size_t i) noexcept;
+
+  /// Blocks until gradient i is reduced. What finish() throws.
+  void wait(std::size_t i);
+
+  /// Called once per bucket and step, in the order buckets arrive, on the thread that is in
+  /// finish(): a place for the optimizer's work on that bucket's tensors, beside the communication
+  /// of the others.
+  using BucketCallback =
+      std::function<void(std::size_t bucket, const std::vector<TensorRange>& ranges)>;
+  void on_bucket(BucketCallback callback);
+
+  /// Returns when every gradient is reduced, and opens the next step.
+  /// @throws Error kNeverReady naming the tensors (the job is aborted: peers fail with the same);
+  ///         kReadyTwice (likewise); kPeerLost, kTimeout, kMismatch naming rank, step and bucket.
+  ///         After a throw the Session can only be destroyed.
+  void finish();
+
+  /// While it lives, ready() communicates nothing: gradients of several micro-batches add up where
+  /// they are. The last micro-batch runs without it.
+  class [[nodiscard]] Hold {
+   public:
+    explicit Hold(Session& session);
+    ~Hold();
+    Hold(const Hold&) = delete;
+    Hold& operator=(const Hold&) = delete;
+
+   private:
+    Session& session_;
+  };
+  [[nodiscard]] Hold accumulate() { return Hold(*this); }
+
+  /// Another way to cut the same tensors. Collective, between steps only.
+  /// @throws Error kInvalidArgument if the tensors differ or a step is open; kMismatch as the
+  ///         constructor.
+  void replan(Plan plan);
+
+  /// Number of the open step, from 0.
+  [[nodiscard]] std::uint32_t step() const noexcept;
+
+  /// To add compute intervals; already filled with ready, launched, communication, wait and step.
+  /// A step begins with the end of the one before (the first, with the constructor or
+  /// reset_recording()).
+  [[nodiscard]] Recorder& recorder() noexcept;
+  /// Forgets what was recorded and lets the open step begin now: call after warm-up.
+  void reset_recording();
+  /// This rank's records.
+  [[nodiscard]] Timeline timeline() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// All ranks' timelines as one, on rank 0; on the others, empty. Collective.
+[[nodiscard]] Timeline gather_timelines(Communicator& communicator, const Timeline& mine);
+
+}  // namespace stretto
