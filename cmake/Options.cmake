@@ -18,10 +18,23 @@ if(STRETTO_SANITIZE)
                                                    -fno-omit-frame-pointer)
   target_link_options(stretto_options INTERFACE -fsanitize=${STRETTO_SANITIZE})
 endif()
-find_program(STRETTO_CCACHE ccache)
-if(STRETTO_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${STRETTO_CCACHE})
+if(STRETTO_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    message(FATAL_ERROR "STRETTO_FUZZ needs libFuzzer, which comes with clang; found "
+                        "${CMAKE_CXX_COMPILER_ID}. Use: cmake --preset fuzz")
+  endif()
+  target_compile_options(stretto_options INTERFACE -fsanitize=fuzzer-no-link)
 endif()
-if(NOT CMAKE_BUILD_TYPE)
+
+set(CMAKE_CXX_EXTENSIONS OFF)
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "" FORCE)
+endif()
+
+# ccache, when there is one. It refuses precompiled headers unless it is told that they hold neither
+# defines nor times that matter.
+find_program(STRETTO_CCACHE ccache)
+if(STRETTO_CCACHE AND PROJECT_IS_TOP_LEVEL AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+                                  CCACHE_SLOPPINESS=pch_defines,time_macros ${STRETTO_CCACHE})
 endif()
