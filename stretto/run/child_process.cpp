@@ -52,7 +52,7 @@ struct Prepared {
     const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     dup2(null, STDIN_FILENO);
   }
-  sigprocmask(SIG_SETMASK, &prepared.command.signal_mask, nullptr);
+  pthread_sigmask(SIG_SETMASK, &prepared.command.signal_mask, nullptr);
   execvpe(prepared.arguments[0], prepared.arguments.data(), prepared.environment.data());
   const int error = errno;
   const ssize_t written = write(prepared.report, &error, sizeof(error));
