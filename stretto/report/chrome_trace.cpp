@@ -53,7 +53,7 @@ std::string_view lane_title(Lane lane) {
   return "other";
 }
 
-std::string quoted(std::string_view text) {
+std::string json_string(std::string_view text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
@@ -163,7 +163,7 @@ class Writer {
     event(R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":{}}}}})",
           process_of(key.rank),
           thread,
-          quoted(title));
+          json_string(title));
     event(R"({{"ph":"M","name":"thread_sort_index","pid":{},"tid":{},"args":{{"sort_index":{}}}}})",
           process_of(key.rank),
           thread,
@@ -195,7 +195,7 @@ class Writer {
     const Record& record = *slice.record;
     event(R"({{"ph":"X","cat":"{}","name":{},"pid":{},"tid":{},"ts":{},"dur":{},"args":{}}})",
           to_string(record.kind),
-          quoted(detail::label_of(timeline_, record)),
+          json_string(detail::label_of(timeline_, record)),
           process_of(record.rank),
           slice.thread,
           microseconds(record.begin_ns),
@@ -206,7 +206,7 @@ class Writer {
   void write_instant(const Record& record, std::uint32_t thread) {
     event(R"({{"ph":"i","s":"t","cat":"{}","name":{},"pid":{},"tid":{},"ts":{},"args":{}}})",
           to_string(record.kind),
-          quoted(detail::label_of(timeline_, record)),
+          json_string(detail::label_of(timeline_, record)),
           process_of(record.rank),
           thread,
           microseconds(record.begin_ns),
