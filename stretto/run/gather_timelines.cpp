@@ -33,7 +33,9 @@ Timeline gather_timelines(Communicator& communicator, const Timeline& mine) {
   }
   Timeline all = mine;
   for (int rank = 1; rank < communicator.size(); ++rank) {
-    append(all, timeline_from_json(receive_text(communicator, rank), "the timeline of rank " + std::to_string(rank)));
+    append(all,
+           timeline_from_json(receive_text(communicator, rank),
+                              "the timeline of rank " + std::to_string(rank)));
   }
   return all;
 }

@@ -24,7 +24,8 @@ void agree_on_plan(Communicator& communicator, const Plan& plan) {
   }
   // They differ. Rank 0's plan is the measure; the lowest rank that differs from it says how, and
   // everybody throws its words.
-  const Plan first = plan_from_json(broadcast_text(communicator, to_json(plan), 0), "rank 0's plan");
+  const Plan first =
+      plan_from_json(broadcast_text(communicator, to_json(plan), 0), "rank 0's plan");
   std::int64_t culprit = first.hash() == plan.hash() ? communicator.size() : communicator.rank();
   communicator.all_reduce(view(std::span(&culprit, 1)), ReduceOp::kMin).wait();
   const auto who = static_cast<int>(culprit);
@@ -33,7 +34,10 @@ void agree_on_plan(Communicator& communicator, const Plan& plan) {
   const std::string found = broadcast_text(communicator, mine_differs.found, who);
   const std::string expected = broadcast_text(communicator, mine_differs.expected, who);
   throw Error(ErrorCode::kMismatch,
-              {"the plan of rank " + std::to_string(who) + " differs from that of rank 0", where, found, expected,
+              {"the plan of rank " + std::to_string(who) + " differs from that of rank 0",
+               where,
+               found,
+               expected,
                "Give every rank the same model and the same plan."});
 }
 

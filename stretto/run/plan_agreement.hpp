@@ -7,7 +7,8 @@
 namespace stretto {
 
 /// Returns if all ranks passed plans that hash alike: two tiny all-reduces. Collective.
-/// @throws Error kMismatch with the same text on every rank: the lowest rank that differs from rank 0,
+/// @throws Error kMismatch with the same text on every rank: the lowest rank that differs from rank
+/// 0,
 ///         and the first tensor or bucket in which it does.
 void agree_on_plan(Communicator& communicator, const Plan& plan);
 

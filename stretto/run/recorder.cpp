@@ -8,12 +8,15 @@
 namespace stretto {
 
 Nanoseconds monotonic_now() noexcept {
-  return std::chrono::duration_cast<Nanoseconds>(std::chrono::steady_clock::now().time_since_epoch());
+  return std::chrono::duration_cast<Nanoseconds>(
+      std::chrono::steady_clock::now().time_since_epoch());
 }
 
 RunOrigin origin_now() noexcept {
-  return {monotonic_now(),
-          std::chrono::duration_cast<Nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count()};
+  return {
+      monotonic_now(),
+      std::chrono::duration_cast<Nanoseconds>(std::chrono::system_clock::now().time_since_epoch())
+          .count()};
 }
 
 Recorder::Recorder(int rank, int world_size, std::size_t max_steps, RunOrigin origin)
@@ -75,7 +78,9 @@ std::uint32_t Recorder::name_id(std::string_view name) {
   return name_index(name);
 }
 
-void Recorder::add(Record record) { add(std::span<const Record>(&record, 1)); }
+void Recorder::add(Record record) {
+  add(std::span<const Record>(&record, 1));
+}
 
 void Recorder::add(std::span<const Record> records) {
   const std::scoped_lock lock(mutex_);

@@ -26,8 +26,8 @@ struct RunOrigin {
 };
 [[nodiscard]] RunOrigin origin_now() noexcept;
 
-/// Collects one rank's Timeline while it runs: the last `max_steps` steps, older ones are dropped and
-/// counted. Any thread may add; adding is a lock and a store.
+/// Collects one rank's Timeline while it runs: the last `max_steps` steps, older ones are dropped
+/// and counted. Any thread may add; adding is a lock and a store.
 class Recorder {
  public:
   Recorder(int rank, int world_size, std::size_t max_steps, RunOrigin origin);

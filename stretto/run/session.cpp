@@ -39,11 +39,11 @@ struct Session::Impl {
   struct BucketState {
     BufferView view;
     std::vector<TensorRange> ranges;
-    int tensors = 0;                 // that overlap it
-    std::atomic<int> pending{0};     // of these, not ready yet
+    int tensors = 0;              // that overlap it
+    std::atomic<int> pending{0};  // of these, not ready yet
     std::atomic<bool> launched{false};
-    Work work;                       // valid once launched
-    std::uint32_t sequence = 0;      // order of launch in the step
+    Work work;                   // valid once launched
+    std::uint32_t sequence = 0;  // order of launch in the step
   };
 
   Impl(Communicator& communicator_in, Plan plan_in, const SessionOptions& options_in)
@@ -58,12 +58,14 @@ struct Session::Impl {
     for (const DType dtype : kAllDTypes) {
       const auto index = static_cast<std::size_t>(dtype);
       if (elements[index] > 0) {
-        arenas[index] = communicator.allocate(Bytes(elements[index] * static_cast<std::int64_t>(size_of(dtype))));
+        arenas[index] = communicator.allocate(
+            Bytes(elements[index] * static_cast<std::int64_t>(size_of(dtype))));
       }
     }
     tensor_marks = std::vector<std::atomic<std::uint32_t>>(plan.tensors.size());
     ready_at.resize(plan.tensors.size());
-    recorder.emplace(communicator.rank(), communicator.size(), options.record_steps, common_origin());
+    recorder.emplace(
+        communicator.rank(), communicator.size(), options.record_steps, common_origin());
     for (const TensorSpec& tensor : plan.tensors) {
       tensor_names.push_back(recorder->name_id(tensor.name));
     }
@@ -91,7 +93,9 @@ struct Session::Impl {
       const std::size_t element = size_of(bucket.dtype);
       state.view = {arenas[static_cast<std::size_t>(bucket.dtype)]->bytes().data() +
                         static_cast<std::size_t>(bucket.begin) * element,
-                    static_cast<std::size_t>(bucket.end - bucket.begin), bucket.dtype, {}};
+                    static_cast<std::size_t>(bucket.end - bucket.begin),
+                    bucket.dtype,
+                    {}};
       state.ranges = plan.ranges(b);
       state.tensors = static_cast<int>(state.ranges.size());
       for (const TensorRange& range : state.ranges) {
@@ -127,9 +131,11 @@ struct Session::Impl {
     if (holds.load(std::memory_order_relaxed) > 0) {
       return;
     }
-    if (i >= tensor_marks.size() || tensor_marks[i].exchange(mark(), std::memory_order_relaxed) == mark()) {
+    if (i >= tensor_marks.size() ||
+        tensor_marks[i].exchange(mark(), std::memory_order_relaxed) == mark()) {
       std::uint32_t none = kNothing;
-      ready_twice.compare_exchange_strong(none, static_cast<std::uint32_t>(i), std::memory_order_relaxed);
+      ready_twice.compare_exchange_strong(
+          none, static_cast<std::uint32_t>(i), std::memory_order_relaxed);
       return;
     }
     if (options.record_steps > 0) {
@@ -214,15 +220,22 @@ struct Session::Impl {
     if (const std::uint32_t i = ready_twice.load(std::memory_order_relaxed); i != kNothing) {
       if (i >= plan.tensors.size()) {
         stop_job(ErrorCode::kInvalidArgument,
-                 {"ready() was called for a tensor the plan does not have", "", std::to_string(i),
-                  "an index below " + std::to_string(plan.tensors.size()), ""},
+                 {"ready() was called for a tensor the plan does not have",
+                  "",
+                  std::to_string(i),
+                  "an index below " + std::to_string(plan.tensors.size()),
+                  ""},
                  kNothing);
       }
-      stop_job(ErrorCode::kReadyTwice,
-               {"a gradient was reported ready twice in one step", "", "tensor '" + plan.tensors[i].name + "' twice",
-                "once per step", "Shared parameters: call ready() after the last contribution only. Accumulation: hold "
-                "accumulate() during all micro-batches but the last."},
-               tensor_buckets[i].empty() ? kNothing : tensor_buckets[i].front());
+      stop_job(
+          ErrorCode::kReadyTwice,
+          {"a gradient was reported ready twice in one step",
+           "",
+           "tensor '" + plan.tensors[i].name + "' twice",
+           "once per step",
+           "Shared parameters: call ready() after the last contribution only. Accumulation: hold "
+           "accumulate() during all micro-batches but the last."},
+          tensor_buckets[i].empty() ? kNothing : tensor_buckets[i].front());
     }
     std::vector<std::string> missing;
     std::uint32_t first = kNothing;
@@ -235,10 +248,14 @@ struct Session::Impl {
       }
     }
     if (!missing.empty()) {
-      const std::string count = std::to_string(missing.size()) + " of " + std::to_string(plan.tensors.size());
+      const std::string count =
+          std::to_string(missing.size()) + " of " + std::to_string(plan.tensors.size());
       stop_job(ErrorCode::kNeverReady,
-               {"finish() was called before all gradients were ready", "", count + " not ready: " + name_some(missing),
-                "ready() for every tensor", "For a parameter that took no part in the step, write zeros and call ready()."},
+               {"finish() was called before all gradients were ready",
+                "",
+                count + " not ready: " + name_some(missing),
+                "ready() for every tensor",
+                "For a parameter that took no part in the step, write zeros and call ready()."},
                first);
     }
   }
@@ -281,14 +298,18 @@ struct Session::Impl {
       at -= length;
     }
     stop_job(ErrorCode::kMismatch,
-             {"an overlapped reduction differs from a blocking one", "", "tensor '" + name + "' differs",
-              "the same bits", "A gradient was probably written after ready(), or read by two threads at once."},
+             {"an overlapped reduction differs from a blocking one",
+              "",
+              "tensor '" + name + "' differs",
+              "the same bits",
+              "A gradient was probably written after ready(), or read by two threads at once."},
              b);
   }
 
   void finish() {
     if (broken) {
-      throw Error(ErrorCode::kInvalidArgument, {"this Session failed before", here(kNothing), "", "", "Make a new one."});
+      throw Error(ErrorCode::kInvalidArgument,
+                  {"this Session failed before", here(kNothing), "", "", "Make a new one."});
     }
     check_ready();
     {
@@ -304,7 +325,8 @@ struct Session::Impl {
     }
     std::vector<Record> waits;
     while (!order.empty()) {
-      auto next = std::find_if(order.begin(), order.end(), [&](std::uint32_t b) { return buckets[b].work.done(); });
+      auto next = std::find_if(
+          order.begin(), order.end(), [&](std::uint32_t b) { return buckets[b].work.done(); });
       if (next == order.end()) {
         next = order.begin();
         Record wait;
@@ -380,7 +402,7 @@ struct Session::Impl {
   std::vector<std::int64_t> offsets;
 
   // Of the installed plan.
-  std::deque<BucketState> buckets;                       // a deque: its elements do not move
+  std::deque<BucketState> buckets;  // a deque: its elements do not move
   std::vector<std::vector<std::uint32_t>> tensor_buckets;
   std::vector<std::uint32_t> bucket_names;
 
@@ -413,28 +435,37 @@ Session::Session(Communicator& communicator, Plan plan, SessionOptions options)
 
 Session::~Session() {
   // Peers may be reading arenas that are about to go. In good order nothing is in flight.
-  const bool in_flight = std::any_of(impl_->buckets.begin(), impl_->buckets.end(), [](const auto& bucket) {
-    return bucket.launched.load(std::memory_order_acquire) && !bucket.work.done();
-  });
+  const bool in_flight =
+      std::any_of(impl_->buckets.begin(), impl_->buckets.end(), [](const auto& bucket) {
+        return bucket.launched.load(std::memory_order_acquire) && !bucket.work.done();
+      });
   if (in_flight) {
-    impl_->communicator.abort(Error(ErrorCode::kBackend, "a Session was destroyed in the middle of a step"),
-                              impl_->step, 0xffffffffU);
+    impl_->communicator.abort(
+        Error(ErrorCode::kBackend, "a Session was destroyed in the middle of a step"),
+        impl_->step,
+        0xffffffffU);
   }
 }
 
 BufferView Session::gradient(std::size_t i) const {
   const TensorSpec& tensor = impl_->plan.tensors.at(i);
   const auto index = static_cast<std::size_t>(tensor.dtype);
-  std::byte* const data = tensor.elements() == 0
-                              ? nullptr
-                              : impl_->arenas[index]->bytes().data() +
-                                    static_cast<std::size_t>(impl_->offsets[i]) * size_of(tensor.dtype);
+  std::byte* const data = tensor.elements() == 0 ? nullptr
+                                                 : impl_->arenas[index]->bytes().data() +
+                                                       static_cast<std::size_t>(impl_->offsets[i]) *
+                                                           size_of(tensor.dtype);
   return {data, static_cast<std::size_t>(tensor.elements()), tensor.dtype, {}};
 }
 
-std::size_t Session::tensors() const noexcept { return impl_->plan.tensors.size(); }
-const Plan& Session::plan() const noexcept { return impl_->plan; }
-void Session::ready(std::size_t i) noexcept { impl_->ready(i); }
+std::size_t Session::tensors() const noexcept {
+  return impl_->plan.tensors.size();
+}
+const Plan& Session::plan() const noexcept {
+  return impl_->plan;
+}
+void Session::ready(std::size_t i) noexcept {
+  impl_->ready(i);
+}
 
 void Session::wait(std::size_t i) {
   for (const std::uint32_t b : impl_->tensor_buckets.at(i)) {
@@ -442,40 +473,60 @@ void Session::wait(std::size_t i) {
       impl_->await(b);
     } else if (impl_->tensor_marks[i].load(std::memory_order_relaxed) == impl_->mark()) {
       impl_->stop_job(ErrorCode::kNeverReady,
-                      {"wait() for a gradient whose bucket is not complete", "",
-                       "tensor '" + impl_->plan.tensors[i].name + "'", "ready() for all tensors of its bucket", ""},
+                      {"wait() for a gradient whose bucket is not complete",
+                       "",
+                       "tensor '" + impl_->plan.tensors[i].name + "'",
+                       "ready() for all tensors of its bucket",
+                       ""},
                       b);
     }
   }
 }
 
-void Session::on_bucket(BucketCallback callback) { impl_->on_bucket = std::move(callback); }
-void Session::finish() { impl_->finish(); }
-std::uint32_t Session::step() const noexcept { return impl_->step; }
-Recorder& Session::recorder() noexcept { return *impl_->recorder; }
+void Session::on_bucket(BucketCallback callback) {
+  impl_->on_bucket = std::move(callback);
+}
+void Session::finish() {
+  impl_->finish();
+}
+std::uint32_t Session::step() const noexcept {
+  return impl_->step;
+}
+Recorder& Session::recorder() noexcept {
+  return *impl_->recorder;
+}
 
 void Session::reset_recording() {
   impl_->recorder->clear();
   impl_->recorder->begin_step(impl_->step, monotonic_now());
 }
 
-Timeline Session::timeline() const { return impl_->recorder->timeline(); }
+Timeline Session::timeline() const {
+  return impl_->recorder->timeline();
+}
 
 void Session::replan(Plan plan) {
   plan.validate();
   if (plan.tensors != impl_->plan.tensors) {
     const PlanDifference what = difference(impl_->plan, plan);
     throw Error(ErrorCode::kInvalidArgument,
-                {"replan() cuts the same tensors in another way, and these are not the same", what.where, what.found,
-                 what.expected, "Make a new Session for other tensors."});
+                {"replan() cuts the same tensors in another way, and these are not the same",
+                 what.where,
+                 what.found,
+                 what.expected,
+                 "Make a new Session for other tensors."});
   }
-  const bool open = std::any_of(impl_->tensor_marks.begin(), impl_->tensor_marks.end(), [&](const auto& mark) {
-    return mark.load(std::memory_order_relaxed) == impl_->mark();
-  });
+  const bool open =
+      std::any_of(impl_->tensor_marks.begin(), impl_->tensor_marks.end(), [&](const auto& mark) {
+        return mark.load(std::memory_order_relaxed) == impl_->mark();
+      });
   if (open || impl_->holds.load(std::memory_order_relaxed) > 0) {
     throw Error(ErrorCode::kInvalidArgument,
-                {"replan() between steps only", "step " + std::to_string(impl_->step),
-                 open ? "gradients ready already" : "accumulate() held", "a step without ready()", "Call it right after finish()."});
+                {"replan() between steps only",
+                 "step " + std::to_string(impl_->step),
+                 open ? "gradients ready already" : "accumulate() held",
+                 "a step without ready()",
+                 "Call it right after finish()."});
   }
   agree_on_plan(impl_->communicator, plan);
   impl_->plan = std::move(plan);
@@ -485,6 +536,8 @@ void Session::replan(Plan plan) {
 Session::Hold::Hold(Session& session) : session_(session) {
   session_.impl_->holds.fetch_add(1, std::memory_order_relaxed);
 }
-Session::Hold::~Hold() { session_.impl_->holds.fetch_sub(1, std::memory_order_relaxed); }
+Session::Hold::~Hold() {
+  session_.impl_->holds.fetch_sub(1, std::memory_order_relaxed);
+}
 
 }  // namespace stretto
