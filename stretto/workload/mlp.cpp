@@ -12,20 +12,16 @@
 #include "stretto/workload/random.hpp"
 
 namespace stretto {
-namespace {
-
-std::vector<TensorSpec> backward_tensors(const std::vector<std::size_t>& widths) {
+std::vector<TensorSpec> mlp_tensors(const std::vector<std::size_t>& widths) {
   std::vector<TensorSpec> tensors;
-  for (std::size_t layer = widths.size() - 1; layer > 0; --layer) {
-    const auto in = static_cast<std::int64_t>(widths[layer - 1]);
-    const auto out = static_cast<std::int64_t>(widths[layer]);
-    tensors.push_back({fmt::format("fc{}.bias", layer), DType::kF32, {out}});
-    tensors.push_back({fmt::format("fc{}.weight", layer), DType::kF32, {out, in}});
+  for (std::size_t layer = widths.size(); layer > 1; --layer) {
+    const auto in = static_cast<std::int64_t>(widths[layer - 2]);
+    const auto out = static_cast<std::int64_t>(widths[layer - 1]);
+    tensors.push_back({fmt::format("fc{}.bias", layer - 1), DType::kF32, {out}});
+    tensors.push_back({fmt::format("fc{}.weight", layer - 1), DType::kF32, {out, in}});
   }
   return tensors;
 }
-
-}  // namespace
 
 Mlp::Mlp(std::vector<std::size_t> widths,
          std::size_t max_batch,
@@ -43,7 +39,7 @@ Mlp::Mlp(std::vector<std::size_t> widths,
                  fmt::format("two or more widths, each width and the batch 1 to {}", kMost),
                  "Example: 784-512-512-10"});
   }
-  tensors_ = backward_tensors(widths_);
+  tensors_ = mlp_tensors(widths_);
   std::size_t total = 0;
   for (const TensorSpec& tensor : tensors_) {
     offsets_.push_back(total);

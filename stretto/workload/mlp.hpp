@@ -14,6 +14,10 @@
 
 namespace stretto {
 
+/// The trainable tensors of a fully connected network, in backward order: `fc8.bias`, `fc8.weight`,
+/// `fc7.bias`... to `fc1.weight`. `widths` = inputs, hidden layers, classes.
+[[nodiscard]] std::vector<TensorSpec> mlp_tensors(const std::vector<std::size_t>& widths);
+
 /// A fully connected ReLU network with softmax cross-entropy, run one layer at a time on the
 /// calling thread, so that the caller can send a layer's gradients while the next is computed.
 ///
@@ -22,7 +26,7 @@ namespace stretto {
 /// constructor.
 class Mlp {
  public:
-  /// `widths` = inputs, hidden layers, classes. Weights: He et al. 2015
+  /// Weights: He et al. 2015
   /// (doi:10.1109/ICCV.2015.123), uniform with variance 2 / inputs, from `seed` alone; biases 0.
   /// @throws Error kInvalidArgument for fewer than two widths, a width below 1, or batch 0.
   Mlp(std::vector<std::size_t> widths,
@@ -31,7 +35,8 @@ class Mlp {
       const DenseKernels& kernels = *available_dense_kernels().front());
 
   [[nodiscard]] std::size_t layers() const noexcept { return widths_.size() - 1; }
-  /// In backward order: `fc8.bias`, `fc8.weight`, `fc7.bias`... to `fc1.weight`.
+  [[nodiscard]] const DenseKernels& kernels() const noexcept { return kernels_; }
+  /// mlp_tensors(widths)
   [[nodiscard]] const std::vector<TensorSpec>& tensors() const noexcept { return tensors_; }
   /// All weights, tensor after tensor in the order of tensors(), without gaps.
   [[nodiscard]] std::span<float> weights() noexcept { return weights_; }
