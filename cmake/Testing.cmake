@@ -36,3 +36,14 @@ function(stretto_test folder)
     TEST_PREFIX ${folder}.
     PROPERTIES TIMEOUT 60 LABELS ${folder})
 endfunction()
+
+# stretto_python_test(FOLDER FILE...): each file of tests/FOLDER is a program that fails when a test does.
+function(stretto_python_test folder)
+  find_package(Python3 REQUIRED COMPONENTS Interpreter)
+  foreach(file ${ARGN})
+    cmake_path(GET file STEM name)
+    add_test(NAME ${folder}.${name}
+             COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/${file})
+    set_tests_properties(${folder}.${name} PROPERTIES TIMEOUT 60 LABELS ${folder})
+  endforeach()
+endfunction()

@@ -17,6 +17,7 @@ struct TensorSpec {
   std::string name;
   DType dtype = DType::kF32;
   std::vector<std::int64_t> shape;
+  /// 1 for a scalar; 0 for a shape that Plan::validate() rejects.
   [[nodiscard]] std::int64_t elements() const noexcept;
   [[nodiscard]] Bytes bytes() const noexcept {
     return Bytes(elements() * static_cast<std::int64_t>(size_of(dtype)));

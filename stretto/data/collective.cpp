@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stretto/data/collective.hpp"
+
+#include <array>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "stretto/base/error.hpp"
+#include "stretto/base/text.hpp"
+
+namespace stretto {
+namespace {
+
+// Each table is in the order of its enumerators.
+constexpr std::array<std::string_view, 8> kCollectives = {
+    "none", "all_reduce", "reduce_scatter", "all_gather", "broadcast", "barrier", "send", "recv"};
+constexpr std::array<std::string_view, 4> kReduceOps = {"sum", "mean", "min", "max"};
+constexpr std::array<std::string_view, 3> kAlgorithms = {"auto", "direct", "ring"};
+constexpr std::array<std::string_view, 2> kSchedules = {"serial", "overlap"};
+
+template <typename Enum>
+std::string_view name_of(Enum value, std::span<const std::string_view> names) noexcept {
+  const auto index = static_cast<std::size_t>(value);
+  return index < names.size() ? names[index] : "unknown";
+}
+
+template <typename Enum>
+Enum enum_of(std::string_view name,
+             std::span<const std::string_view> names,
+             std::string_view what) {
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (names[i] == name) {
+      return static_cast<Enum>(i);
+    }
+  }
+  throw Error(ErrorCode::kInvalidArgument,
+              {"no such " + std::string(what), {}, quote(name), "one of " + join(names), {}});
+}
+
+}  // namespace
+
+std::string_view to_string(Collective collective) noexcept {
+  return name_of(collective, kCollectives);
+}
+std::string_view to_string(ReduceOp op) noexcept {
+  return name_of(op, kReduceOps);
+}
+std::string_view to_string(Algorithm algorithm) noexcept {
+  return name_of(algorithm, kAlgorithms);
+}
+std::string_view to_string(Schedule schedule) noexcept {
+  return name_of(schedule, kSchedules);
+}
+
+Algorithm algorithm_from_string(std::string_view name) {
+  return enum_of<Algorithm>(name, kAlgorithms, "algorithm");
+}
+Schedule schedule_from_string(std::string_view name) {
+  return enum_of<Schedule>(name, kSchedules, "schedule");
+}
+
+}  // namespace stretto

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stretto/data/timeline.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "stretto/base/error.hpp"
+#include "stretto/base/text.hpp"
+#include "stretto/data/json_reader.hpp"
+
+namespace stretto {
+namespace {
+
+using detail::JsonValue;
+using nlohmann::ordered_json;
+
+// Each table is in the order of its enumerators.
+constexpr std::array<std::string_view, 9> kKinds = {"step",
+                                                    "forward",
+                                                    "backward",
+                                                    "optimizer",
+                                                    "compute",
+                                                    "ready",
+                                                    "launched",
+                                                    "communication",
+                                                    "wait"};
+constexpr std::array<std::string_view, 3> kLanes = {"step", "compute", "communication"};
+
+// So that the length of any interval, and of any sum of disjoint ones, fits: 73 years.
+constexpr std::int64_t kLatestNs = std::int64_t{1} << 61;
+constexpr std::int64_t kMostId = std::numeric_limits<std::uint32_t>::max();
+
+template <typename Field>
+ordered_json column(const std::vector<Record>& records, Field field) {
+  ordered_json values = ordered_json::array();
+  for (const Record& record : records) {
+    values.push_back(field(record));
+  }
+  return values;
+}
+
+/// kNoId is written as -1: it takes less room and says "none" better than 4294967295.
+std::int64_t id_to_json(std::uint32_t id) {
+  return id == kNoId ? -1 : std::int64_t{id};
+}
+std::uint32_t id_from_json(std::int64_t id) {
+  return id < 0 ? kNoId : static_cast<std::uint32_t>(id);
+}
+
+/// Enumerations are columns of numbers with the names beside them, so that a file outlives a
+/// change of the numbers.
+template <typename Enum>
+void put_enum(ordered_json& columns,
+              std::string_view key,
+              const std::vector<Record>& records,
+              Enum Record::*field) {
+  std::vector<std::string_view> names;
+  columns[std::string(key)] = column(records, [&](const Record& record) {
+    const std::string_view name = to_string(record.*field);
+    const auto known = std::find(names.begin(), names.end(), name);
+    const auto index = known - names.begin();
+    if (known == names.end()) {
+      names.push_back(name);
+    }
+    return index;
+  });
+  columns[std::string(key) + "_names"] = names;
+}
+
+/// The columns of `records`, all of one length.
+class Columns {
+ public:
+  explicit Columns(const JsonValue& json) : json_(json) {
+    begin_ns_ = json.at("begin_ns").integers(-kLatestNs, kLatestNs);
+  }
+
+  [[nodiscard]] const std::vector<std::int64_t>& begin_ns() const { return begin_ns_; }
+
+  [[nodiscard]] std::vector<std::int64_t> get(std::string_view key,
+                                              std::int64_t least,
+                                              std::int64_t most) const {
+    const JsonValue json = json_.at(key);
+    std::vector<std::int64_t> values = json.integers(least, most);
+    if (values.size() != begin_ns_.size()) {
+      json.fail({"columns differ in length",
+                 {},
+                 std::to_string(values.size()) + " values",
+                 std::to_string(begin_ns_.size()) + ", as begin_ns has",
+                 {}});
+    }
+    return values;
+  }
+
+  void read(std::vector<Record>& records,
+            std::string_view key,
+            std::int64_t least,
+            std::uint32_t Record::*field) const {
+    const std::vector<std::int64_t> values = get(key, least, kMostId - 1);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      records[i].*field = id_from_json(values[i]);
+    }
+  }
+
+  template <typename Enum>
+  void read(std::vector<Record>& records,
+            std::string_view key,
+            std::span<const Enum> known,
+            Enum Record::*field) const {
+    const std::vector<Enum> legend = legend_of(key, known);
+    const std::vector<std::int64_t> values =
+        get(key, 0, static_cast<std::int64_t>(legend.size()) - 1);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      records[i].*field = legend[static_cast<std::size_t>(values[i])];
+    }
+  }
+
+ private:
+  template <typename Enum>
+  [[nodiscard]] std::vector<Enum> legend_of(std::string_view key,
+                                            std::span<const Enum> known) const {
+    std::vector<Enum> legend;
+    for (const JsonValue& name : json_.at(std::string(key) + "_names").elements()) {
+      const auto match = std::find_if(
+          known.begin(), known.end(), [&](Enum value) { return to_string(value) == name.text(); });
+      if (match == known.end()) {
+        std::vector<std::string_view> names;
+        for (const Enum value : known) {
+          names.push_back(to_string(value));
+        }
+        name.fail_type("one of " + join(names));
+      }
+      legend.push_back(*match);
+    }
+    return legend;
+  }
+
+  JsonValue json_;
+  std::vector<std::int64_t> begin_ns_;
+};
+
+/// All enumerators of an enumeration that counts from zero to `last`.
+template <typename Enum, Enum last>
+constexpr auto all_of() {
+  std::array<Enum, static_cast<std::size_t>(last) + 1> values{};
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<Enum>(i);
+  }
+  return values;
+}
+constexpr auto kAllKinds = all_of<RecordKind, RecordKind::kWait>();
+constexpr auto kAllLanes = all_of<Lane, Lane::kCommunication>();
+constexpr auto kAllCollectives = all_of<Collective, Collective::kRecv>();
+constexpr auto kAllAlgorithms = all_of<Algorithm, Algorithm::kRing>();
+
+std::vector<Record> read_records(const JsonValue& json, std::size_t names) {
+  const Columns columns(json);
+  std::vector<Record> records(columns.begin_ns().size());
+  const std::vector<std::int64_t> end_ns = columns.get("end_ns", -kLatestNs, kLatestNs);
+  const std::vector<std::int64_t> bytes =
+      columns.get("bytes", 0, std::numeric_limits<std::int64_t>::max() >> 8U);
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    records[i].begin_ns = columns.begin_ns()[i];
+    records[i].end_ns = end_ns[i];
+    records[i].bytes = bytes[i];
+    if (end_ns[i] < records[i].begin_ns) {
+      json.at("end_ns").elements()[i].fail_type("at least begin_ns, " +
+                                                std::to_string(records[i].begin_ns));
+    }
+  }
+  const std::vector<std::int64_t> name =
+      columns.get("name", 0, static_cast<std::int64_t>(names) - 1);
+  for (std::size_t i = 0; i < name.size(); ++i) {
+    records[i].name = static_cast<std::uint32_t>(name[i]);
+  }
+  columns.read(records, "rank", 0, &Record::rank);
+  columns.read(records, "step", 0, &Record::step);
+  columns.read(records, "link", -1, &Record::link);
+  columns.read(records, "bucket", -1, &Record::bucket);
+  columns.read(records, "sequence", -1, &Record::sequence);
+  columns.read<RecordKind>(records, "kind", kAllKinds, &Record::kind);
+  columns.read<Lane>(records, "lane", kAllLanes, &Record::lane);
+  columns.read<Collective>(records, "collective", kAllCollectives, &Record::collective);
+  columns.read<Algorithm>(records, "algorithm", kAllAlgorithms, &Record::algorithm);
+  return records;
+}
+
+}  // namespace
+
+std::string_view to_string(RecordKind kind) noexcept {
+  const auto index = static_cast<std::size_t>(kind);
+  return index < kKinds.size() ? kKinds[index] : "unknown";
+}
+
+std::string_view to_string(Lane lane) noexcept {
+  const auto index = static_cast<std::size_t>(lane);
+  return index < kLanes.size() ? kLanes[index] : "unknown";
+}
+
+std::uint32_t Timeline::name_id(std::string_view name) {
+  const auto known = std::find(names.begin(), names.end(), name);
+  if (known == names.end()) {
+    names.emplace_back(name);
+    return static_cast<std::uint32_t>(names.size() - 1);
+  }
+  return static_cast<std::uint32_t>(known - names.begin());
+}
+
+std::string to_json(const Timeline& timeline) {
+  ordered_json clocks = ordered_json::array();
+  for (const RankClock& clock : timeline.clocks) {
+    clocks.push_back(ordered_json{
+        {"rank", clock.rank}, {"offset_ns", clock.offset_ns}, {"residual_ns", clock.residual_ns}});
+  }
+  const std::vector<Record>& records = timeline.records;
+  ordered_json columns;
+  columns["begin_ns"] = column(records, [](const Record& r) { return r.begin_ns; });
+  columns["end_ns"] = column(records, [](const Record& r) { return r.end_ns; });
+  columns["bytes"] = column(records, [](const Record& r) { return r.bytes; });
+  columns["name"] = column(records, [](const Record& r) { return r.name; });
+  columns["rank"] = column(records, [](const Record& r) { return r.rank; });
+  columns["step"] = column(records, [](const Record& r) { return r.step; });
+  columns["link"] = column(records, [](const Record& r) { return id_to_json(r.link); });
+  columns["bucket"] = column(records, [](const Record& r) { return id_to_json(r.bucket); });
+  columns["sequence"] = column(records, [](const Record& r) { return id_to_json(r.sequence); });
+  put_enum(columns, "kind", records, &Record::kind);
+  put_enum(columns, "lane", records, &Record::lane);
+  put_enum(columns, "collective", records, &Record::collective);
+  put_enum(columns, "algorithm", records, &Record::algorithm);
+  return detail::write_json(ordered_json{{"schema", "stretto.timeline/1"},
+                                         {"source", timeline.source},
+                                         {"origin_unix_ns", timeline.origin_unix_ns},
+                                         {"world_size", timeline.world_size},
+                                         {"steps_total", timeline.steps_total},
+                                         {"steps_recorded", timeline.steps_recorded},
+                                         {"clocks", std::move(clocks)},
+                                         {"names", timeline.names},
+                                         {"records", std::move(columns)}});
+}
+
+Timeline timeline_from_json(std::string_view text, std::string_view where) {
+  constexpr std::int64_t kLowest = std::numeric_limits<std::int64_t>::min();
+  constexpr std::int64_t kHighest = std::numeric_limits<std::int64_t>::max();
+  const nlohmann::json document = detail::parse_json(text, where);
+  const JsonValue root(document, where, "");
+  root.check_schema("timeline");
+  const auto small = [](const JsonValue& json) {
+    return static_cast<std::uint32_t>(json.integer(0, kMostId));
+  };
+  Timeline timeline;
+  timeline.source = root.at("source").text();
+  timeline.origin_unix_ns = root.at("origin_unix_ns").integer(kLowest, kHighest);
+  timeline.world_size = small(root.at("world_size"));
+  timeline.steps_total = small(root.at("steps_total"));
+  timeline.steps_recorded = small(root.at("steps_recorded"));
+  for (const JsonValue& clock : root.at("clocks").elements()) {
+    timeline.clocks.push_back({small(clock.at("rank")),
+                               clock.at("offset_ns").integer(kLowest, kHighest),
+                               clock.at("residual_ns").integer(kLowest, kHighest)});
+  }
+  for (const JsonValue& name : root.at("names").elements()) {
+    timeline.names.push_back(name.text());
+  }
+  timeline.records = read_records(root.at("records"), timeline.names.size());
+  return timeline;
+}
+
+}  // namespace stretto
