@@ -81,6 +81,15 @@ class ResultSlots {
   int count_ = 0;
 };
 
+/// This program's file, whatever the name and path it was called by.
+std::string own_program() {
+  constexpr const char* kSelf = "/proc/self/exe";
+  std::error_code failed;
+  const std::filesystem::path program = std::filesystem::read_symlink(kSelf, failed);
+  // The link works even when the file was replaced meanwhile; the name looks better in `ps`.
+  return !failed && std::filesystem::exists(program, failed) ? program.string() : kSelf;
+}
+
 /// The descriptor this rank reports to, if a copy of this program started it.
 std::optional<int> result_descriptor(int rank) {
   const std::optional<std::string> first = process_environment()(kResultsVariable);
@@ -154,8 +163,7 @@ int launch_copies(const JobOptions& options, int ranks, const std::vector<std::s
   }
   const ResultSlots slots(ranks);
   launch_options.environment = {fmt::format("{}={}", kResultsVariable, slots.first())};
-  // By its own file, so that it works whatever the path and name it was called by.
-  std::vector<std::string> command = {"/proc/self/exe"};
+  std::vector<std::string> command = {own_program()};
   command.insert(command.end(), arguments.begin(), arguments.end());
   const LaunchResult result = launch(command, launch_options);
 

@@ -20,12 +20,16 @@ struct AnalyzeOptions {
 /// The numbers of a Timeline. Definitions stand at Summary's fields. Per rank and step, inside the
 /// step's own interval: compute = union of compute records, communication = union of kCommunication
 /// records, exposed = communication minus compute.
-/// @throws Error kInvalidArgument when there is no whole step in it.
+/// Times "from the start of the step" are from each rank's own, so that clocks need not agree.
+/// @throws Error kInvalidArgument when there is no whole step in it, or the machine has another
+///         number of ranks than the job had.
 [[nodiscard]] Summary analyze(const Timeline& timeline, const AnalyzeOptions& options = {});
 
 /// What the same steps do without communication: ready times of tensors as recorded (median over
-/// steps, latest rank), kMeasured. `tensors` as in the plan, in its order; needs the kReady
-/// records.
+/// steps, latest rank), kMeasured. `shape` names the tensors, with their sizes, and the model. The
+/// result has them in the order they became ready. Waiting is left out: the optimizer follows
+/// backward at once.
+/// @throws Error kInvalidArgument when there is no whole step, or a tensor without a kReady record.
 [[nodiscard]] StepProfile step_profile(const Timeline& timeline, const StepProfile& shape);
 
 }  // namespace stretto

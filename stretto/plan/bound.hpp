@@ -14,10 +14,11 @@ struct ReadyBytes {
   Bytes bytes{};
 };
 
-/// The affine cost of one dense exchange on a machine: latency + bytes / bandwidth, as small as any
-/// end-point algorithm can make it: for one level of P ranks, bandwidth term 2(P-1)/P * n/B
-/// (Patarasuk and Yuan 2009, doi:10.1016/j.jpdc.2008.09.002) and one message latency. With several
-/// levels the slowest cut counts: a group of g ranks must send 2(k-1)/k * n over its own link.
+/// The affine cost of one dense exchange on a machine, as small as any end-point algorithm can make
+/// it. For one level of P ranks: one message latency, and 2(P-1)/P * n/B (Patarasuk and Yuan 2009,
+/// doi:10.1016/j.jpdc.2008.09.002). With several levels the slowest cut counts: the K groups at a
+/// level must send 2(K-1) * n in all, over their own links and those of the levels outside; the
+/// latency is the outermost level's. Zero for one rank. Derived in docs/bounds.md.
 struct ExchangeCost {
   Seconds latency{};
   double seconds_per_byte = 0.0;

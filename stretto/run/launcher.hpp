@@ -32,17 +32,24 @@ struct LaunchResult {
   /// Of the first rank that failed by itself; 0 if none did.
   int exit_code = 0;
   std::vector<RankExit> exits;  ///< In the order they ended.
-  bool interrupted = false;     ///< We got SIGINT or SIGTERM and passed it on.
+  bool interrupted = false;     ///< We got SIGINT, SIGTERM or SIGHUP and passed it on.
 };
 
 /// Starts `ranks` copies of a program on this host and returns when all have ended. Each gets
 /// STRETTO_RANK, STRETTO_WORLD_SIZE, STRETTO_LOCAL_RANK, STRETTO_LOCAL_WORLD_SIZE and
 /// STRETTO_RENDEZVOUS (a private directory that is removed afterwards), and torchrun's RANK,
-/// WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, GROUP_RANK, MASTER_ADDR and MASTER_PORT (a free port,
-/// never bound by us). No rank outlives this process (PR_SET_PDEATHSIG). Blocks SIGCHLD and handles
-/// SIGINT and SIGTERM while it runs.
+/// WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, GROUP_RANK, MASTER_ADDR and MASTER_PORT (a port that
+/// was free, bound by nobody yet). No rank outlives this process or, as Linux has it, the calling
+/// thread (PR_SET_PDEATHSIG).
+///
+/// Of several ranks, each leads a process group, and signals go to all of it; the first reads this
+/// process's input unless that is a terminal, the others nothing. A single rank stays in this
+/// process's group and may use the terminal.
+///
+/// Blocks SIGCHLD and takes SIGINT, SIGTERM and SIGHUP while it runs; a process with other threads
+/// should block these there.
 /// @throws Error kUnavailable when the program cannot be started, kInvalidArgument for a bad rank
-/// map.
+/// map, no program, or extra environment that is not `NAME=value`. No rank is left running then.
 [[nodiscard]] LaunchResult launch(const std::vector<std::string>& command,
                                   const LaunchOptions& options);
 

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stretto/analyze/steps.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "stretto/base/error.hpp"
+#include "stretto/base/statistics.hpp"
+
+namespace stretto::detail {
+namespace {
+
+std::uint64_t key_of(const Record& record) {
+  return (std::uint64_t{record.step} << 32U) | record.rank;
+}
+
+/// kStep records by step, then rank; one of each.
+std::vector<const Record*> step_records(const Timeline& timeline) {
+  std::vector<const Record*> records;
+  for (const Record& record : timeline.records) {
+    if (record.kind == RecordKind::kStep && record.end_ns > record.begin_ns) {
+      records.push_back(&record);
+    }
+  }
+  std::stable_sort(records.begin(), records.end(), [](const Record* a, const Record* b) {
+    return key_of(*a) < key_of(*b);
+  });
+  records.erase(
+      std::unique(records.begin(),
+                  records.end(),
+                  [](const Record* a, const Record* b) { return key_of(*a) == key_of(*b); }),
+      records.end());
+  return records;
+}
+
+std::size_t count_ranks(const std::vector<const Record*>& records) {
+  std::vector<std::uint32_t> ranks;
+  ranks.reserve(records.size());
+  for (const Record* record : records) {
+    ranks.push_back(record->rank);
+  }
+  std::sort(ranks.begin(), ranks.end());
+  return static_cast<std::size_t>(std::unique(ranks.begin(), ranks.end()) - ranks.begin());
+}
+
+void distribute(const Timeline& timeline, std::vector<Step>& steps) {
+  std::unordered_map<std::uint64_t, RankStep*> places;
+  for (Step& step : steps) {
+    for (RankStep& rank : step.ranks) {
+      places.emplace((std::uint64_t{step.number} << 32U) | rank.rank, &rank);
+    }
+  }
+  // Neighbours mostly belong together, so that few records need the look-up.
+  std::uint64_t last_key = 0;
+  RankStep* last = nullptr;
+  bool first = true;
+  for (const Record& record : timeline.records) {
+    if (first || key_of(record) != last_key) {
+      first = false;
+      last_key = key_of(record);
+      const auto place = places.find(last_key);
+      last = place == places.end() ? nullptr : place->second;
+    }
+    if (last != nullptr && record.kind != RecordKind::kStep) {
+      last->records.push_back(&record);
+    }
+  }
+}
+
+}  // namespace
+
+Interval RankStep::clip(const Record& record) const noexcept {
+  return {std::max(record.begin_ns, window.begin_ns), std::min(record.end_ns, window.end_ns)};
+}
+
+std::int64_t RankStep::since_begin_ns(std::int64_t at_ns) const noexcept {
+  return std::clamp(at_ns, window.begin_ns, window.end_ns) - window.begin_ns;
+}
+
+std::vector<Step> whole_steps(const Timeline& timeline) {
+  const std::vector<const Record*> records = step_records(timeline);
+  const std::size_t ranks = count_ranks(records);
+  std::vector<Step> steps;
+  for (std::size_t begin = 0; begin < records.size();) {
+    std::size_t end = begin;
+    while (end < records.size() && records[end]->step == records[begin]->step) {
+      ++end;
+    }
+    if (end - begin == ranks) {
+      Step step{records[begin]->step, {}};
+      for (std::size_t i = begin; i < end; ++i) {
+        step.ranks.push_back({records[i]->rank, {records[i]->begin_ns, records[i]->end_ns}, {}});
+      }
+      steps.push_back(std::move(step));
+    }
+    begin = end;
+  }
+  if (steps.empty()) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        {"the timeline holds no whole step",
+         {},
+         std::to_string(timeline.records.size()) + " records, " + std::to_string(records.size()) +
+             " of them steps, of " + std::to_string(ranks) + " ranks",
+         "at least one step that every rank has recorded to its end",
+         {}});
+  }
+  distribute(timeline, steps);
+  return steps;
+}
+
+std::map<std::uint32_t, TensorReady> ready_times(const std::vector<Step>& steps) {
+  struct Seen {
+    std::int64_t bytes = 0;
+    std::vector<double> per_step;  // latest rank
+    std::size_t last_step = ~std::size_t{0};
+  };
+  std::unordered_map<std::uint32_t, Seen> tensors;
+  for (std::size_t s = 0; s < steps.size(); ++s) {
+    for (const RankStep& rank : steps[s].ranks) {
+      for (const Record* record : rank.records) {
+        if (record->kind != RecordKind::kReady) {
+          continue;
+        }
+        Seen& seen = tensors[record->name];
+        const auto ready = static_cast<double>(rank.since_begin_ns(record->begin_ns));
+        seen.bytes = std::max(seen.bytes, record->bytes);
+        if (seen.last_step != s) {
+          seen.last_step = s;
+          seen.per_step.push_back(ready);
+        } else {
+          seen.per_step.back() = std::max(seen.per_step.back(), ready);
+        }
+      }
+    }
+  }
+  std::map<std::uint32_t, TensorReady> result;
+  for (auto& [name, seen] : tensors) {
+    result[name] = {median(std::move(seen.per_step)), seen.bytes};
+  }
+  return result;
+}
+
+}  // namespace stretto::detail
