@@ -13,8 +13,8 @@ namespace stretto {
 
 /// Chrome trace JSON that Perfetto opens without errors: one process per rank; on a thread no two
 /// slices overlap (communication that does is spread over several); arrows from a bucket's last
-/// ready gradient to its communication; counters of nothing. Times in microseconds with three
-/// decimals.
+/// ready gradient to its communication. Times in microseconds with three decimals; Timeline's
+/// origin stands beside them as `baseTimeNanoseconds`.
 [[nodiscard]] std::string chrome_trace(const Timeline& timeline);
 
 struct TextTimelineOptions {
@@ -23,11 +23,13 @@ struct TextTimelineOptions {
   std::uint32_t step = 0;
 };
 
-/// One step as text, two rows per rank (compute, communication), exposed stretches marked.
+/// One step as text, two rows per rank (compute, communication), exposed stretches marked, with
+/// axis and legend. Each character shows what filled most of its time.
+/// @throws Error kInvalidArgument when the timeline has no such step.
 [[nodiscard]] std::string text_timeline(const Timeline& timeline,
                                         const TextTimelineOptions& options);
 
-/// The step whose duration is nearest the median: the one to draw.
+/// The step whose duration (mean over ranks) is nearest the median: the one to draw. 0 for none.
 [[nodiscard]] std::uint32_t typical_step(const Timeline& timeline);
 
 /// Columns separated by two spaces, first column left, others right aligned; width in terminal
