@@ -27,7 +27,7 @@ using detail::Step;
 using Series = std::vector<double>;
 
 Seconds from_ns(double ns) {
-  return Seconds(ns * 1e-9);
+  return Seconds(ns / 1e9);
 }
 Seconds median_of(const Series& ns) {
   return from_ns(median(ns));

@@ -22,7 +22,7 @@ using detail::RankStep;
 using detail::Step;
 
 Seconds from_ns(double ns) {
-  return Seconds(ns * 1e-9);
+  return Seconds(ns / 1e9);
 }
 
 /// One rank's compute in one step, from the step's begin.

@@ -56,8 +56,8 @@ struct DTypeOf<std::int64_t> {
 
 /// A view of a span of float, double, int32_t or int64_t. 16-bit floats have no C++ type here:
 /// fill in a BufferView by hand.
-template <typename T>
-[[nodiscard]] BufferView view(std::span<T> values) noexcept {
+template <typename T, std::size_t Extent>
+[[nodiscard]] BufferView view(std::span<T, Extent> values) noexcept {
   return {
       reinterpret_cast<std::byte*>(values.data()), values.size(), detail::DTypeOf<T>::kValue, {}};
 }

@@ -33,7 +33,7 @@ struct CallOptions {
   /// The operation's address, equal on all ranks; at most kMaxSlot. Several operations on one slot
   /// match in the order each rank starts them. Without a slot, operations match in that order among
   /// themselves.
-  std::optional<std::uint32_t> slot;
+  std::optional<std::uint32_t> slot = std::nullopt;
   /// Higher overtakes lower wherever both wait for the same link or thread, at segment boundaries.
   int priority = 0;
   Algorithm algorithm = Algorithm::kAuto;
@@ -41,7 +41,7 @@ struct CallOptions {
   /// Operations of one stream run one after the other in the order they were started on this rank;
   /// one overtakes its predecessors if its priority is higher or a peer has begun it already (so
   /// that ranks with different orders cannot block each other). Without a stream: at once.
-  std::optional<std::uint32_t> stream;
+  std::optional<std::uint32_t> stream = std::nullopt;
 };
 inline constexpr std::uint32_t kMaxSlot = (1U << 24) - 1;
 

@@ -71,7 +71,7 @@ std::vector<Line> lines_of(const Summary& s) {
       {"gap to the bound", percent(s.bound_gap_ratio(), "n/a (no bound)"), "step/bound - 1"},
   };
   if (s.samples_per_s) {
-    lines.push_back({"samples per second", fmt::format("{:.4g}", *s.samples_per_s), "all ranks"});
+    lines.push_back({"samples per second", fmt::format("{:.0f}", *s.samples_per_s), "all ranks"});
   }
   lines.push_back({"scaling efficiency",
                    percent(s.scaling_efficiency, "n/a"),

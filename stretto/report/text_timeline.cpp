@@ -33,8 +33,8 @@ constexpr Mark kBackward{"B", "backward", "32"};
 constexpr Mark kOptimizer{"O", "optimizer", "33"};
 constexpr Mark kCompute{"C", "compute", "34"};
 constexpr Mark kWaiting{"·", "waiting", "2"};
-constexpr Mark kHidden{"░", "communication, hidden", "36"};
-constexpr Mark kExposed{"█", "communication, exposed", "31"};
+constexpr Mark kHidden{"░", "hidden", "36"};
+constexpr Mark kExposed{"█", "exposed communication", "31"};
 constexpr std::array<const Mark*, 7> kLegend = {
     &kForward, &kBackward, &kOptimizer, &kCompute, &kWaiting, &kHidden, &kExposed};
 
@@ -175,7 +175,7 @@ std::string legend(const std::vector<const Mark*>& used, bool color) {
   for (const Mark* mark : kLegend) {
     if (std::find(used.begin(), used.end(), mark) != used.end()) {
       text +=
-          (text.empty() ? "" : "   ") + text_of({mark}, color) + " " + std::string(mark->meaning);
+          (text.empty() ? "" : "  ") + text_of({mark}, color) + " " + std::string(mark->meaning);
     }
   }
   return text + "\n";

@@ -3,7 +3,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <mutex>
+#include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -15,11 +19,18 @@ namespace stretto {
 /// Now, on the clock that all records of one host share (CLOCK_MONOTONIC).
 [[nodiscard]] Nanoseconds monotonic_now() noexcept;
 
+/// Time 0 of a run's records.
+struct RunOrigin {
+  Nanoseconds monotonic{};
+  std::int64_t unix_ns = 0;
+};
+[[nodiscard]] RunOrigin origin_now() noexcept;
+
 /// Collects one rank's Timeline while it runs: the last `max_steps` steps, older ones are dropped
 /// and counted. Any thread may add; adding is a lock and a store.
 class Recorder {
  public:
-  Recorder(int rank, int world_size, std::size_t max_steps);
+  Recorder(int rank, int world_size, std::size_t max_steps, RunOrigin origin);
 
   /// Opens step `number`; records added from now on belong to it.
   void begin_step(std::uint32_t number, Nanoseconds at);
@@ -29,6 +40,7 @@ class Recorder {
   [[nodiscard]] std::uint32_t name_id(std::string_view name);
   /// Fills in rank and step; times are absolute monotonic nanoseconds here.
   void add(Record record);
+  void add(std::span<const Record> records);
   /// For compute: `recorder.add(RecordKind::kForward, "layer 3", begin, end)`.
   void add(RecordKind kind, std::string_view name, Nanoseconds begin, Nanoseconds end);
 
@@ -43,14 +55,17 @@ class Recorder {
     std::uint32_t number = 0;
     std::vector<Record> records;
   };
+  std::uint32_t name_index(std::string_view name);  // under the lock
+
   mutable std::mutex mutex_;
   std::uint32_t rank_;
   std::uint32_t world_size_;
   std::size_t max_steps_;
-  Nanoseconds origin_;
-  std::int64_t origin_unix_ns_;
+  RunOrigin origin_;
   std::vector<std::string> names_;
-  std::vector<Step> steps_;
+  std::map<std::string, std::uint32_t, std::less<>> name_ids_;
+  std::vector<Step> steps_;  // a ring once it is full
+  std::size_t oldest_ = 0;
   bool open_ = false;
   Step current_;
   std::uint32_t steps_total_ = 0;

@@ -232,8 +232,11 @@ struct Trainer {
 }  // namespace
 
 float learning_rate_at(std::uint32_t step, std::uint32_t steps, float base, int ranks) noexcept {
-  const float ramp = static_cast<float>(step) / (0.1F * static_cast<float>(std::max(steps, 1U)));
-  return base * (1.0F + static_cast<float>(ranks - 1) * std::min(ramp, 1.0F));
+  constexpr float kWarmUp = 0.1F;
+  const float done = static_cast<float>(step) / static_cast<float>(std::max(steps, 1U));
+  const float scaled = base * static_cast<float>(ranks);
+  return done < kWarmUp ? base + (scaled - base) * done / kWarmUp
+                        : scaled * (1.0F - done) / (1.0F - kWarmUp);
 }
 
 TrainResult train(Communicator& communicator, const Dataset& dataset, const TrainOptions& options) {

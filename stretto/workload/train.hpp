@@ -51,7 +51,7 @@ struct TrainResult {
 
 /// Linear scaling with gradual warm-up (Goyal et al. 2017, arXiv:1706.02677): `base` x ranks,
 /// because the global batch is ranks times as large, reached in a straight line from `base` over
-/// the first tenth of the steps.
+/// the first tenth of the steps; then down to 0 in another straight line.
 [[nodiscard]] float learning_rate_at(std::uint32_t step,
                                      std::uint32_t steps,
                                      float base,

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "stretto/comm/algorithm/algorithms.hpp"
+
+namespace stretto::detail {
+namespace {
+
+// Phases one piece may use: a ring needs two per rank.
+std::uint32_t phases_per_piece(const Exchange& exchange) {
+  return 2 * static_cast<std::uint32_t>(exchange.size) + 2;
+}
+
+// A piece of a call in the stage. Operations with parts keep their meaning piece by piece: the
+// stage then holds an equal share of every rank's part, so that part r of the stage is from part r.
+struct Pieces {
+  bool by_part = false;
+  std::size_t per_piece = 0;  // elements, of the whole or of each part
+  std::size_t count = 0;      // pieces
+};
+
+Pieces cut(const Exchange& exchange, const Call& call, std::size_t stage_elements) {
+  Pieces pieces;
+  const auto ranks = static_cast<std::size_t>(exchange.size);
+  pieces.by_part = call.kind == Collective::kReduceScatter || call.kind == Collective::kAllGather;
+  std::size_t total = call.data.count;
+  pieces.per_piece = stage_elements;
+  if (pieces.by_part) {
+    const Part first = part_of(call.data.count, exchange.size, 0);
+    total = first.end - first.begin;  // no part is longer
+    pieces.per_piece = std::max<std::size_t>(stage_elements / ranks / 16 * 16, 16);
+  }
+  pieces.count = (total + pieces.per_piece - 1) / pieces.per_piece;
+  return pieces;
+}
+
+void copy_share(const Exchange& exchange,
+                const Call& call,
+                const Pieces& pieces,
+                std::size_t index,
+                const BufferView& stage,
+                int rank,
+                bool in) {
+  const Part part = part_of(call.data.count, exchange.size, rank);
+  const std::size_t begin = std::min(part.begin + index * pieces.per_piece, part.end);
+  const std::size_t end = std::min(begin + pieces.per_piece, part.end);
+  const std::size_t element = size_of(call.data.dtype);
+  std::byte* const staged_at =
+      stage.data + static_cast<std::size_t>(rank) * pieces.per_piece * element;
+  std::byte* const home = call.data.data + begin * element;
+  std::memcpy(in ? staged_at : home, in ? home : staged_at, (end - begin) * element);
+}
+
+Task run_piece(Exchange& exchange,
+               const Call& call,
+               const Pieces& pieces,
+               std::size_t index,
+               BufferView stage) {
+  Call inner = call;
+  if (pieces.by_part) {
+    inner.data = stage.slice(0, pieces.per_piece * static_cast<std::size_t>(exchange.size));
+    for (int rank = 0; rank < exchange.size; ++rank) {
+      if (call.kind == Collective::kReduceScatter || rank == exchange.rank) {
+        copy_share(exchange, call, pieces, index, stage, rank, true);
+      }
+    }
+    co_await carry_out(exchange, inner);
+    for (int rank = 0; rank < exchange.size; ++rank) {
+      if (call.kind == Collective::kAllGather || rank == exchange.rank) {
+        copy_share(exchange, call, pieces, index, stage, rank, false);
+      }
+    }
+    co_return;
+  }
+  const std::size_t begin = index * pieces.per_piece;
+  const std::size_t end = std::min(begin + pieces.per_piece, call.data.count);
+  const BufferView home = call.data.slice(begin, end);
+  inner.data = stage.slice(0, end - begin);
+  if (call.kind != Collective::kRecv) {
+    std::memcpy(inner.data.data, home.data, home.size_bytes());
+  }
+  co_await carry_out(exchange, inner);
+  if (call.kind != Collective::kSend) {
+    std::memcpy(home.data, inner.data.data, home.size_bytes());
+  }
+}
+
+// Every second piece. Owns the exchange its inner algorithms see: phases must not meet those of the
+// other lane.
+Task run_lane(Exchange& outer,
+              const Call& call,
+              const Pieces& pieces,
+              std::size_t lane,
+              BufferView stage,
+              Group& finished) {
+  Exchange exchange = outer;
+  for (std::size_t index = lane; index < pieces.count; index += 2) {
+    exchange.phase = outer.phase + static_cast<std::uint32_t>(index) * phases_per_piece(outer);
+    co_await run_piece(exchange, call, pieces, index, stage);
+    co_await exchange.breathe();
+  }
+  finished.arrived(exchange.now);
+}
+
+}  // namespace
+
+Task staged(Exchange& exchange, const Call& call, BufferView stage) {
+  const std::size_t half = stage.count / 2;
+  const Pieces pieces = cut(exchange, call, half);
+  Group finished(exchange.resumer);
+  finished.expect();
+  finished.expect();
+  Task lanes[] = {run_lane(exchange, call, pieces, 0, stage.slice(0, half), finished),
+                  run_lane(exchange, call, pieces, 1, stage.slice(half, 2 * half), finished)};
+  for (const Task& lane : lanes) {
+    lane.handle().resume();
+  }
+  co_await finished;
+  for (const Task& lane : lanes) {
+    lane.rethrow();
+  }
+  exchange.advance(finished);
+}
+
+Task carry_out(Exchange& exchange, const Call& call) {
+  const BufferView& data = call.data;
+  const bool ring = call.options.algorithm == Algorithm::kRing;
+  switch (call.kind) {
+    case Collective::kAllReduce:
+      if (ring) {
+        return all_reduce_ring(exchange, data, call.op);
+      }
+      if (data.size_bytes() <= exchange.transport.eager_bytes()) {
+        return all_reduce_small(exchange, data, call.op);
+      }
+      return exchange.transport.in_place() ? all_reduce_in_place(exchange, data, call.op)
+                                           : all_reduce_direct(exchange, data, call.op);
+    case Collective::kReduceScatter:
+      return ring ? reduce_scatter_ring(exchange, data, call.op)
+                  : reduce_scatter_direct(exchange, data, call.op);
+    case Collective::kAllGather:
+      return ring ? all_gather_ring(exchange, data) : all_gather_direct(exchange, data);
+    case Collective::kBroadcast:
+      return broadcast_direct(exchange, data, call.peer);
+    case Collective::kSend:
+      return send_to(exchange, data, call.peer);
+    case Collective::kRecv:
+      return receive_from(exchange, data, call.peer);
+    case Collective::kBarrier:
+    case Collective::kNone:
+      break;
+  }
+  return all_reduce_small(exchange, BufferView{}, ReduceOp::kSum);  // a barrier is empty
+}
+
+}  // namespace stretto::detail

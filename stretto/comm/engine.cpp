@@ -1,0 +1,476 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stretto/comm/engine.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <utility>
+
+#include <sys/prctl.h>
+
+#include "stretto/comm/algorithm/algorithms.hpp"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace stretto::detail {
+namespace {
+
+// How long a driver polls in vain before it sleeps. A waiting caller has nothing better to do, but
+// its core may be another rank's; the background thread takes time from compute.
+constexpr auto kCallerSpin = std::chrono::microseconds(50);
+constexpr auto kBackgroundSpin = std::chrono::microseconds(5);
+// How often a sleeping driver with operations in flight looks for dead peers and time-outs.
+constexpr auto kHeartbeat = std::chrono::milliseconds(20);
+constexpr std::size_t kStageBytes = std::size_t{1} << 20;
+constexpr std::uint32_t kAutomaticSlot = 1U << 24;
+constexpr std::uint32_t kPointToPointSlot = 1U << 25;
+
+Nanoseconds now() {
+  return std::chrono::duration_cast<Nanoseconds>(
+      std::chrono::steady_clock::now().time_since_epoch());
+}
+
+void relax() {
+#if defined(__x86_64__)
+  _mm_pause();
+#endif
+}
+
+}  // namespace
+
+struct Engine::Operation final : WorkState, Group::Resumer {
+  Operation(Engine& owner, const Call& what)
+      : engine(owner),
+        call(what),
+        exchange{*owner.transport_, *this, owner.options_.rank, owner.options_.size} {}
+
+  void resume_later(std::coroutine_handle<> handle) override;
+
+  Engine& engine;
+  Call call;
+  Exchange exchange;
+  Task task;
+  std::unique_ptr<Arena> stage;
+  std::shared_ptr<Operation> self;  // from start() until the driver takes it into active_
+  Operation* older = nullptr;       // in the inbox
+  std::uint64_t sequence = 0;
+  std::uint64_t key = 0;   // operations with one key run one after the other
+  Nanoseconds deadline{};  // set by the first heartbeat that sees it
+  bool begun = false;
+};
+
+// The most urgent first; among equals the operation started first, so that a breath gives way to
+// urgency only.
+bool Engine::Ready::operator<(const Ready& other) const {
+  if (priority != other.priority) {
+    return priority < other.priority;
+  }
+  return sequence != other.sequence ? sequence > other.sequence : order > other.order;
+}
+
+void Engine::Operation::resume_later(std::coroutine_handle<> handle) {
+  engine.ready_.push_back({exchange.priority, sequence, engine.next_ready_++, this, handle});
+  std::push_heap(engine.ready_.begin(), engine.ready_.end());
+}
+
+Engine::Engine(std::unique_ptr<Transport> transport, Options options)
+    : transport_(std::move(transport)), options_(options) {
+  transport_->on_unexpected = [this] { admit_ = true; };
+  thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
+}
+
+Engine::~Engine() {
+  thread_.request_stop();
+  transport_->wake();
+  thread_.join();
+  const std::scoped_lock lock(mutex_);
+  if (!failure_) {
+    fail_all(Error(ErrorCode::kBackend, "the communicator was destroyed while this was in flight"));
+  }
+}
+
+Work Engine::start(const Call& call) {
+  auto operation = std::make_shared<Operation>(*this, call);
+  operation->waiter = this;
+  const bool pair = call.kind == Collective::kSend || call.kind == Collective::kRecv;
+  std::uint32_t slot = 0;
+  if (call.options.slot) {
+    slot = *call.options.slot;
+  } else if (!pair) {
+    slot = kAutomaticSlot | (next_slot_.fetch_add(1, std::memory_order_relaxed) & kMaxSlot);
+  }
+  if (pair) {
+    slot |= kPointToPointSlot | (call.options.slot ? 0 : kAutomaticSlot);
+  }
+  operation->exchange.slot = slot;
+  operation->exchange.priority = call.options.priority;
+  operation->key = slot;
+  if (pair) {
+    operation->key |=
+        (static_cast<std::uint64_t>(call.peer) * 2 + (call.kind == Collective::kSend ? 2U : 3U))
+        << 32;
+  }
+  const bool background = call.options.progress == Progress::kBackground;
+  if (background || options_.emulated) {
+    operation->times.launched = now();
+  }
+  operation->self = operation;
+  Operation* const raw = operation.get();
+  // Release: the driver that takes it sees all of the operation.
+  raw->older = inbox_.load(std::memory_order_relaxed);
+  while (!inbox_.compare_exchange_weak(
+      raw->older, raw, std::memory_order_release, std::memory_order_relaxed)) {
+  }
+  if (background) {
+    background_posted_.store(true, std::memory_order_seq_cst);
+    transport_->wake();
+  }
+  return Work(std::move(operation));
+}
+
+void Engine::wait_for(WorkState& state) {
+  callers_.fetch_add(1, std::memory_order_seq_cst);
+  {
+    const std::scoped_lock lock(mutex_);
+    auto last_progress = std::chrono::steady_clock::time_point{};
+    int idle = 0;
+    while (!state.over()) {
+      if (poll()) {
+        idle = 0;
+        continue;
+      }
+      relax();
+      // The clock is read seldom: reading it costs more than a poll.
+      if (++idle % 64 == 0) {
+        const auto at = std::chrono::steady_clock::now();
+        if (idle == 64) {
+          last_progress = at;
+        } else if (at - last_progress > kCallerSpin) {
+          break;
+        }
+      }
+    }
+  }
+  callers_.fetch_sub(1, std::memory_order_seq_cst);
+  if (!state.over()) {
+    transport_->wake();
+    state.phase.wait(WorkState::kPending, std::memory_order_acquire);
+  } else if (in_flight_.load(std::memory_order_relaxed) > 0) {
+    transport_->wake();
+  }
+}
+
+void Engine::run(const std::stop_token& stop) {
+  // Emulated arrivals are timed waits: the default slack of 50 us would be added to each.
+  prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
+  Nanoseconds next_heartbeat = now() + kHeartbeat;
+  while (!stop.stop_requested()) {
+    bool busy = false;
+    ModelTime event = 0;
+    if (callers_.load(std::memory_order_seq_cst) == 0) {
+      const std::scoped_lock lock(mutex_);
+      auto last_progress = std::chrono::steady_clock::now();
+      int idle = 0;
+      while (!stop.stop_requested() && callers_.load(std::memory_order_relaxed) == 0) {
+        if (poll()) {
+          idle = 0;
+          last_progress = {};
+          continue;
+        }
+        relax();
+        if (in_flight_.load(std::memory_order_relaxed) == 0) {
+          break;
+        }
+        if (++idle % 16 == 0) {
+          const auto at = std::chrono::steady_clock::now();
+          if (last_progress == std::chrono::steady_clock::time_point{}) {
+            last_progress = at;
+          }
+          if (at - last_progress > kBackgroundSpin) {
+            break;
+          }
+        }
+      }
+      if (in_flight_.load(std::memory_order_relaxed) > 0) {
+        if (now() >= next_heartbeat) {
+          guarded([this] {
+            transport_->check_peers();
+            check_deadlines();
+          });
+          next_heartbeat = now() + kHeartbeat;
+        }
+        busy = in_flight_.load(std::memory_order_relaxed) > 0;
+        event = transport_->next_event();
+      }
+    }
+    ModelTime until = 0;
+    if (busy) {
+      until = std::max(next_heartbeat, now()).count() + 1;
+      if (event != 0 && event < until) {
+        until = event;
+      }
+    }
+    transport_->sleep(busy, until, [this, &stop, busy] {
+      return stop.stop_requested() || (callers_.load(std::memory_order_seq_cst) == 0 &&
+                                       (background_posted_.load(std::memory_order_seq_cst) ||
+                                        (!busy && in_flight_.load(std::memory_order_seq_cst) > 0)));
+    });
+  }
+}
+
+// Runs `function`; a failure of the transport becomes the failure of everything.
+template <typename Function>
+bool Engine::guarded(Function&& function) noexcept {
+  if (failure_) {
+    return false;
+  }
+  try {
+    function();
+    return true;
+  } catch (const Error& error) {
+    fail_all(error);
+  } catch (const std::exception& error) {
+    fail_all(Error(ErrorCode::kBackend, error.what()));
+  }
+  return false;
+}
+
+bool Engine::poll() {
+  bool any = false;
+  if (inbox_.load(std::memory_order_relaxed) != nullptr) {
+    any = drain_inbox();
+  }
+  if (failure_ || active_.empty()) {
+    return any;
+  }
+  guarded([&] {
+    any |= transport_->poll();
+    any |= resume_ready();
+    while (admit_ && !waiting_.empty()) {
+      admit_ = false;
+      any |= admit_waiting();
+    }
+  });
+  return any;
+}
+
+bool Engine::drain_inbox() {
+  background_posted_.store(false, std::memory_order_seq_cst);
+  Operation* newest = inbox_.exchange(nullptr, std::memory_order_acquire);
+  Operation* oldest = nullptr;
+  while (newest != nullptr) {  // reverse
+    Operation* const next = newest->older;
+    newest->older = oldest;
+    oldest = newest;
+    newest = next;
+  }
+  const bool any = oldest != nullptr;
+  while (oldest != nullptr) {
+    Operation& operation = *oldest;
+    oldest = operation.older;
+    const std::shared_ptr<Operation> self = std::move(operation.self);
+    if (failure_) {
+      operation.fail(*failure_);
+      continue;
+    }
+    operation.sequence = next_sequence_++;
+    active_.push_back(self);
+    in_flight_.fetch_add(1, std::memory_order_seq_cst);
+    if (admissible(operation)) {
+      guarded([&] { begin(operation); });
+    } else {
+      waiting_.push_back(&operation);
+    }
+  }
+  return any;
+}
+
+bool Engine::admissible(const Operation& operation) {
+  if (keys_in_use_.contains(operation.key)) {
+    return false;
+  }
+  if (!operation.call.options.stream) {
+    return true;
+  }
+  const Stream& stream = streams_[*operation.call.options.stream];
+  const bool more_urgent =
+      std::all_of(stream.running.begin(), stream.running.end(), [&](const Operation* other) {
+        return other->exchange.priority < operation.exchange.priority;
+      });
+  return more_urgent || transport_->has_unexpected(operation.exchange.slot);
+}
+
+bool Engine::admit_waiting() {
+  bool any = false;
+  // In order of start, the most urgent first where it matters: a stream that falls free goes to the
+  // operation with the highest priority.
+  std::stable_sort(waiting_.begin(), waiting_.end(), [](const Operation* a, const Operation* b) {
+    return a->exchange.priority > b->exchange.priority;
+  });
+  for (std::size_t i = 0; i < waiting_.size();) {
+    Operation& operation = *waiting_[i];
+    if (admissible(operation)) {
+      waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(i));
+      begin(operation);
+      any = true;
+    } else {
+      ++i;
+    }
+  }
+  return any;
+}
+
+void Engine::begin(Operation& operation) {
+  const Call& call = operation.call;
+  Exchange& exchange = operation.exchange;
+  operation.begun = true;
+  ++keys_in_use_[operation.key];
+  if (options_.emulated) {
+    exchange.now = operation.times.launched.count();
+  }
+  if (call.options.stream) {
+    Stream& stream = streams_[*call.options.stream];
+    if (stream.running.empty()) {
+      exchange.now = std::max(exchange.now, stream.last_end);
+    }
+    stream.running.push_back(&operation);
+  }
+  if (operation.times.launched.count() != 0) {
+    operation.times.started = now();
+  }
+  if (exchange.size > 1) {
+    const bool small = call.data.size_bytes() <= transport_->eager_bytes();
+    if (call.kind == Collective::kBarrier || call.data.size_bytes() == 0 ||
+        (small && call.kind != Collective::kReduceScatter && call.kind != Collective::kAllGather) ||
+        transport_->can_lend(call.data.data, call.data.size_bytes())) {
+      operation.task = carry_out(exchange, call);
+    } else {
+      if (stages_.empty()) {
+        stages_.push_back(transport_->allocate(Bytes(kStageBytes)));
+      }
+      operation.stage = std::move(stages_.back());
+      stages_.pop_back();
+      const std::span<std::byte> bytes = operation.stage->bytes();
+      operation.task =
+          staged(exchange,
+                 operation.call,
+                 {bytes.data(), bytes.size() / size_of(call.data.dtype), call.data.dtype, {}});
+    }
+    operation.task.handle().resume();
+  }
+  if (operation.task.done()) {
+    finish(operation);
+  }
+}
+
+bool Engine::resume_ready() {
+  // A few at a time, so that input and urgent operations are seen in between.
+  bool any = false;
+  for (int i = 0; i < 4 && !ready_.empty(); ++i) {
+    std::pop_heap(ready_.begin(), ready_.end());
+    const Ready next = ready_.back();
+    ready_.pop_back();
+    next.handle.resume();
+    any = true;
+    if (next.operation->task.done()) {
+      finish(*next.operation);
+    }
+  }
+  return any;
+}
+
+void Engine::finish(Operation& operation) {
+  operation.task.rethrow();
+  retire(operation);
+}
+
+// Completes an operation and lets those go that waited for it.
+void Engine::retire(Operation& operation) {
+  if (operation.times.launched.count() != 0) {
+    operation.times.ended = now();
+  }
+  if (const auto key = keys_in_use_.find(operation.key); --key->second == 0) {
+    keys_in_use_.erase(key);
+  }
+  if (operation.call.options.stream) {
+    Stream& stream = streams_[*operation.call.options.stream];
+    std::erase(stream.running, &operation);
+    stream.last_end = std::max(stream.last_end, operation.exchange.now);
+  }
+  if (operation.stage) {
+    stages_.push_back(std::move(operation.stage));
+  }
+  const auto position = std::find_if(
+      active_.begin(), active_.end(), [&](const auto& other) { return other.get() == &operation; });
+  const std::shared_ptr<Operation> self = std::move(*position);
+  *position = std::move(active_.back());
+  active_.pop_back();
+  operation.task = Task();
+  in_flight_.fetch_sub(1, std::memory_order_seq_cst);
+  operation.complete();
+  admit_ = true;
+}
+
+void Engine::check_deadlines() {
+  const Nanoseconds at = now();
+  for (const auto& operation : active_) {
+    if (operation->deadline.count() == 0) {
+      operation->deadline = at + options_.timeout;
+    } else if (at > operation->deadline) {
+      const std::string what = std::string(to_string(operation->call.kind)) +
+                               (operation->call.options.slot
+                                    ? " on slot " + std::to_string(*operation->call.options.slot)
+                                    : "");
+      transport_->abort(ErrorCode::kTimeout, kNoStep, kNoStep);
+      throw Error(ErrorCode::kTimeout,
+                  {what + " did not finish in time",
+                   "rank " + std::to_string(options_.rank),
+                   "nothing from " + transport_->waiting_for() + " after " +
+                       format(Seconds(options_.timeout)),
+                   "all ranks to start the same operation",
+                   "Look at what the silent rank is doing, or raise the time-out."});
+    }
+  }
+}
+
+void Engine::fail_all(const Error& reason) noexcept {
+  failure_.emplace(reason);
+  failed_.store(true, std::memory_order_release);
+  ready_.clear();
+  waiting_.clear();
+  streams_.clear();
+  keys_in_use_.clear();
+  std::vector<std::shared_ptr<Operation>> failing;
+  failing.swap(active_);
+  in_flight_.store(0, std::memory_order_seq_cst);
+  for (const auto& operation : failing) {
+    operation->task =
+        Task();  // with it go the messages the transport knows: it is not polled again
+    operation->stage.reset();
+    operation->fail(reason);
+  }
+  if (inbox_.load(std::memory_order_relaxed) != nullptr) {
+    drain_inbox();
+  }
+}
+
+void Engine::abort(const Error& reason, std::uint32_t step, std::uint32_t bucket) noexcept {
+  transport_->abort(reason.code(), step, bucket);
+  callers_.fetch_add(1, std::memory_order_seq_cst);
+  {
+    const std::scoped_lock lock(mutex_);
+    if (!failure_) {
+      fail_all(reason);
+    }
+  }
+  callers_.fetch_sub(1, std::memory_order_seq_cst);
+  transport_->wake();
+}
+
+EmulationStatistics Engine::emulation_statistics() const {
+  return transport_->emulation_statistics();
+}
+
+}  // namespace stretto::detail

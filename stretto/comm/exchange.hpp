@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <coroutine>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "stretto/comm/communicator.hpp"
+#include "stretto/comm/message.hpp"
+#include "stretto/comm/task.hpp"
+#include "stretto/comm/transport.hpp"
+
+namespace stretto::detail {
+
+/// What an algorithm sees of the operation it carries out. Lives as long as its task.
+struct Exchange {
+  Transport& transport;
+  Group::Resumer& resumer;
+  int rank = 0;
+  int size = 1;
+  std::uint32_t slot = 0;
+  int priority = 0;
+  /// Model time up to which everything has happened that the next message depends on.
+  ModelTime now = 0;
+  /// First phase this algorithm may use; one that runs several inner ones gives each its own range.
+  std::uint32_t phase = 0;
+
+  void send(
+      Message& message, Group& group, int to, std::uint32_t at_phase, const BufferView& data) {
+    message.peer = to;
+    message.address = make_address(slot, phase + at_phase);
+    message.data = data.data;
+    message.bytes = data.size_bytes();
+    message.priority = priority;
+    message.time = now;
+    message.group = &group;
+    group.expect();
+    transport.send(message);
+  }
+  void receive(
+      Message& message, Group& group, int from, std::uint32_t at_phase, std::size_t bytes) {
+    message.peer = from;
+    message.address = make_address(slot, phase + at_phase);
+    message.bytes = bytes;
+    message.priority = priority;
+    message.group = &group;
+    group.expect();
+    transport.receive(message);
+  }
+  /// Everything up to the group's latest arrival is now behind us.
+  void advance(const Group& group) noexcept {
+    if (group.latest() > now) {
+      now = group.latest();
+    }
+  }
+
+  /// `co_await exchange.breathe()`: lets more urgent operations go first. Between pieces of at most
+  /// kPieceBytes of work.
+  [[nodiscard]] auto breathe() noexcept {
+    struct Breath {
+      Group::Resumer& resumer;
+      [[nodiscard]] bool await_ready() const noexcept { return false; }
+      void await_suspend(std::coroutine_handle<> handle) { resumer.resume_later(handle); }
+      void await_resume() const noexcept {}
+    };
+    return Breath{resumer};
+  }
+};
+inline constexpr std::size_t kPieceBytes = std::size_t{256} << 10;
+
+/// As many as there are peers, known at construction. Few ranks need no memory of their own.
+template <typename T, std::size_t kInline = 4>
+class PeerArray {
+ public:
+  explicit PeerArray(std::size_t count)
+      : count_(count), data_(count <= kInline ? inlined_ : new T[count]) {}
+  ~PeerArray() {
+    if (data_ != inlined_) {
+      delete[] data_;
+    }
+  }
+  PeerArray(const PeerArray&) = delete;
+  PeerArray& operator=(const PeerArray&) = delete;
+  T& operator[](std::size_t i) noexcept { return data_[i]; }
+  [[nodiscard]] std::size_t size() const noexcept { return count_; }
+  [[nodiscard]] std::span<T> span() noexcept { return {data_, count_}; }
+
+ private:
+  std::size_t count_;
+  T inlined_[kInline];
+  T* data_;
+};
+
+}  // namespace stretto::detail

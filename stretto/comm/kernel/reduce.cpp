@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stretto/comm/kernel/reduce.hpp"
+
+namespace stretto {
+namespace {
+
+const detail::ReduceKernels& kernels() {
+  static const detail::ReduceKernels& chosen = []() -> const detail::ReduceKernels& {
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("f16c")) {
+      return detail::kReduceV4;
+    }
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")) {
+      return detail::kReduceV3;
+    }
+#endif
+    return detail::kReduceBaseline;
+  }();
+  return chosen;
+}
+
+}  // namespace
+
+void reduce(DType dtype,
+            ReduceOp op,
+            std::span<const std::byte* const> inputs,
+            std::span<std::byte* const> outputs,
+            std::size_t begin,
+            std::size_t end) {
+  if (begin < end) {
+    kernels().reduce_range(dtype, op, inputs, outputs, begin, end);
+  }
+}
+
+void divide(DType dtype, std::byte* inout, std::size_t begin, std::size_t end, std::size_t ranks) {
+  if (begin < end) {
+    kernels().divide_range(dtype, inout, begin, end, ranks);
+  }
+}
+
+}  // namespace stretto

@@ -1,0 +1,569 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stretto/comm/shm/shm_transport.hpp"
+
+#include <algorithm>
+#include <climits>
+#include <cstring>
+#include <utility>
+
+#include <linux/futex.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+namespace stretto::detail {
+namespace {
+
+constexpr std::uint64_t kBytesMask = (std::uint64_t{1} << 56) - 1;
+// A reader tells the writer what it has taken once per this many packets: the line would otherwise
+// bounce between the cores with every message.
+constexpr std::uint64_t kPublishEvery = Channel::kPackets / 8;
+// A message handed to the algorithm later than this after its emulated arrival counts as late.
+constexpr ModelTime kLateNs = 2'000'000;
+
+ModelTime monotonic_ns() {
+  timespec at{};
+  clock_gettime(CLOCK_MONOTONIC, &at);
+  return static_cast<ModelTime>(at.tv_sec) * 1'000'000'000 + at.tv_nsec;
+}
+
+void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t seen, ModelTime until) {
+  timespec deadline{static_cast<time_t>(until / 1'000'000'000),
+                    static_cast<long>(until % 1'000'000'000)};
+  // The bitset form takes an absolute CLOCK_MONOTONIC time. Every return is a reason to look again.
+  syscall(SYS_futex,
+          &word,
+          FUTEX_WAIT_BITSET,
+          seen,
+          until == 0 ? nullptr : &deadline,
+          nullptr,
+          FUTEX_BITSET_MATCH_ANY);
+}
+
+void futex_wake(std::atomic<std::uint32_t>& word) {
+  syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+// The abort word: code + 1, rank, bucket and step.
+constexpr std::uint64_t kNoBucket16 = 0xffff;
+std::uint64_t pack_abort(ErrorCode code, int rank, std::uint32_t step, std::uint32_t bucket) {
+  return (static_cast<std::uint64_t>(code) + 1) << 56 |
+         static_cast<std::uint64_t>(rank & 0xff) << 48 |
+         std::min<std::uint64_t>(bucket, kNoBucket16) << 32 | step;
+}
+
+}  // namespace
+
+ShmTransport::ShmTransport(ShmWorld world, const std::optional<Machine>& emulate)
+    : world_(std::move(world)) {
+  const SegmentView& mine = own();
+  // Arenas may outlive this transport, so they keep the mapping through their heap.
+  heap_ = std::make_shared<Heap>(
+      std::span(mine.base + mine.layout.heap_begin(), mine.layout.heap_bytes), world_.segments);
+  const int ranks = world_.segments->ranks();
+  peers_.resize(static_cast<std::size_t>(ranks));
+  for (int rank = 0; rank < ranks; ++rank) {
+    peer(rank).receives_tail = &peer(rank).receives;
+    if (rank != world_.rank) {
+      peer(rank).in = &mine.channel_from(rank);
+      peer(rank).out = &(*world_.segments)[rank].channel_from(world_.rank);
+    }
+  }
+  if (emulate) {
+    std::vector<EmulatedLinks::SharedLink> shared(emulate->levels.size());
+    int group = 1;  // ranks in a group of the level below
+    for (std::size_t level = 0; level < emulate->levels.size(); ++level) {
+      if (level > 0) {
+        ControlPage& leader = (*world_.segments)[world_.rank / group * group].control();
+        shared[level] = {&leader.group_egress_free[level], &leader.group_ingress_free[level]};
+      }
+      group *= emulate->levels[level].group_size;
+      const auto latency = static_cast<ModelTime>(emulate->levels[level].latency.count() * 1e9);
+      least_latency_ = level == 0 ? latency : std::min(least_latency_, latency);
+    }
+    links_ = std::make_unique<EmulatedLinks>(*emulate, world_.rank, std::move(shared));
+  }
+}
+
+ShmTransport::~ShmTransport() {
+  own().control().left.store(1, std::memory_order_seq_cst);
+  for (int rank = 0; rank < world_.segments->ranks(); ++rank) {
+    if (rank != world_.rank) {
+      ring(rank);
+    }
+  }
+  for (Peer& other : peers_) {
+    for (const Arrival& arrival : other.unexpected) {
+      delete[] arrival.owned;
+    }
+  }
+}
+
+// ---------------------------------------------------------------- sending
+
+void ShmTransport::send(Message& message) {
+  message.token = reinterpret_cast<std::uint64_t>(&message);
+  if (links_) {
+    ++peer(message.peer).lent;
+    links_->submit(message);
+    return;
+  }
+  if (message.bytes <= kEagerBytes) {
+    post(message.peer, PacketKind::kEager, message, 0);
+    message.group->arrived(0);
+    return;
+  }
+  ++peer(message.peer).lent;
+  post(message.peer, PacketKind::kLend, message, 0);
+}
+
+void ShmTransport::post(int to, PacketKind kind, const Message& message, ModelTime time) {
+  const std::uint64_t offset =
+      kind == PacketKind::kLend && message.bytes != 0 ? offset_of(message.data) : 0;
+  Peer& other = peer(to);
+  if (other.backlog.empty() &&
+      try_push(
+          to, kind, message.address, message.token, message.bytes, offset, time, message.data)) {
+    return;
+  }
+  Outgoing packet{kind, message.address, message.token, message.bytes, offset, time, {}};
+  if (kind == PacketKind::kEager) {
+    packet.payload.assign(message.data, message.data + message.bytes);
+  }
+  other.backlog.push_back(std::move(packet));
+  ++backlogged_;
+}
+
+bool ShmTransport::try_push(int to,
+                            PacketKind kind,
+                            Address address,
+                            std::uint64_t token,
+                            std::uint64_t bytes,
+                            std::uint64_t offset,
+                            ModelTime time,
+                            const std::byte* payload) {
+  Peer& other = peer(to);
+  Channel& channel = *other.out;
+  if (other.packets_sent - other.packets_taken >= Channel::kPackets) {
+    other.packets_taken = channel.packets_taken.load(std::memory_order_acquire);
+    if (other.packets_sent - other.packets_taken >= Channel::kPackets) {
+      return false;
+    }
+  }
+  Packet& packet = channel.packets[other.packets_sent % Channel::kPackets];
+  if (kind == PacketKind::kEager) {
+    if (bytes <= packet.inlined.size()) {
+      if (bytes != 0) {
+        std::memcpy(packet.inlined.data(), payload, bytes);
+      }
+    } else {
+      // A payload is contiguous: what is left before the ring's end is skipped if it is too little.
+      std::uint64_t begin = other.payload_sent;
+      const std::uint64_t room_to_end = Channel::kPayloadBytes - begin % Channel::kPayloadBytes;
+      if (room_to_end < bytes) {
+        begin += room_to_end;
+      }
+      if (begin + bytes - other.payload_taken > Channel::kPayloadBytes) {
+        other.payload_taken = channel.payload_taken.load(std::memory_order_acquire);
+        if (begin + bytes - other.payload_taken > Channel::kPayloadBytes) {
+          return false;
+        }
+      }
+      std::memcpy(channel.payload.data() + begin % Channel::kPayloadBytes, payload, bytes);
+      other.payload_sent = (begin + bytes + 63) / 64 * 64;
+      offset = begin;
+    }
+  }
+  packet.address = address;
+  packet.token = token;
+  packet.bytes = bytes | static_cast<std::uint64_t>(kind) << 56;
+  packet.offset = offset;
+  packet.time = time;
+  ++other.packets_sent;
+  // Sequentially consistent, with the load of `asleep` after it: either the peer sees the packet
+  // before it falls asleep or we see it asleep.
+  packet.sequence.store(other.packets_sent, std::memory_order_seq_cst);
+  ring(to);
+  return true;
+}
+
+void ShmTransport::flush_backlogs() {
+  for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
+    std::deque<Outgoing>& backlog = peer(rank).backlog;
+    while (!backlog.empty()) {
+      const Outgoing& packet = backlog.front();
+      if (!try_push(rank,
+                    packet.kind,
+                    packet.address,
+                    packet.token,
+                    packet.bytes,
+                    packet.offset,
+                    packet.time,
+                    packet.payload.data())) {
+        break;
+      }
+      backlog.pop_front();
+      --backlogged_;
+    }
+  }
+}
+
+void ShmTransport::ring(int rank) noexcept {
+  ControlPage& control = (*world_.segments)[rank].control();
+  if (control.asleep.load(std::memory_order_seq_cst) != 0 &&
+      control.asleep.exchange(0, std::memory_order_seq_cst) != 0) {
+    control.bell.fetch_add(1, std::memory_order_seq_cst);
+    futex_wake(control.bell);
+  }
+}
+
+// ---------------------------------------------------------------- receiving
+
+void ShmTransport::receive(Message& message) {
+  Peer& other = peer(message.peer);
+  const auto found =
+      std::find_if(other.unexpected.begin(), other.unexpected.end(), [&](const Arrival& arrival) {
+        return arrival.address == message.address;
+      });
+  if (found != other.unexpected.end()) {
+    Arrival arrival = *found;
+    other.unexpected.erase(found);
+    hand_over(arrival, message);
+    return;
+  }
+  message.next = nullptr;
+  *other.receives_tail = &message;
+  other.receives_tail = &message.next;
+}
+
+void ShmTransport::hand_over(Arrival& arrival, Message& message) {
+  if (arrival.bytes != message.bytes && !problem_) {
+    problem_.emplace(
+        ErrorCode::kMismatch,
+        ErrorDetail{
+            "ranks disagree on the size of an operation",
+            "slot " + std::to_string(slot_of(message.address) & kMaxSlot),
+            "a message of " + std::to_string(arrival.bytes) + " bytes from rank " +
+                std::to_string(arrival.peer),
+            std::to_string(message.bytes) + " bytes, as on rank " + std::to_string(world_.rank),
+            "Call it with the same element count, type and kind of memory on every rank."});
+  }
+  message.token = arrival.token;
+  message.time = arrival.time;
+  message.owned = arrival.owned;
+  message.data = arrival.data;
+  if (arrival.data == nullptr) {
+    std::memcpy(message.inlined, arrival.inlined.data(), sizeof message.inlined);
+    message.data = message.inlined;
+  }
+  message.group->arrived(arrival.time);
+}
+
+void ShmTransport::release(Message& message) {
+  if (message.owned != nullptr) {
+    delete[] message.owned;
+    message.owned = nullptr;
+  }
+  if (message.token != 0) {
+    Message answer;
+    answer.token = message.token;
+    post(message.peer, PacketKind::kRelease, answer, 0);
+    message.token = 0;
+  }
+}
+
+bool ShmTransport::read_channel(int from) {
+  Peer& other = peer(from);
+  Channel& channel = *other.in;
+  bool any = false;
+  for (;;) {
+    const Packet& packet = channel.packets[other.packets_read % Channel::kPackets];
+    if (packet.sequence.load(std::memory_order_acquire) != other.packets_read + 1) {
+      break;
+    }
+    any = true;
+    take(from, packet);
+    ++other.packets_read;
+    if (other.packets_read - other.packets_published >= kPublishEvery ||
+        other.payload_read - channel.payload_taken.load(std::memory_order_relaxed) >=
+            Channel::kPayloadBytes / 4) {
+      other.packets_published = other.packets_read;
+      channel.payload_taken.store(other.payload_read, std::memory_order_release);
+      channel.packets_taken.store(other.packets_read, std::memory_order_release);
+    }
+  }
+  return any;
+}
+
+void ShmTransport::take(int from, const Packet& packet) {
+  const auto kind = static_cast<PacketKind>(packet.bytes >> 56);
+  if (kind == PacketKind::kRelease) {
+    --peer(from).lent;
+    auto* const message = reinterpret_cast<Message*>(packet.token);
+    message->group->arrived(0);
+    return;
+  }
+  Arrival arrival;
+  arrival.peer = from;
+  arrival.address = packet.address;
+  arrival.bytes = packet.bytes & kBytesMask;
+  arrival.time = packet.time;
+  if (kind == PacketKind::kLend) {
+    arrival.token = packet.token;
+    arrival.data = (*world_.segments)[from].base + packet.offset;
+    if (links_) {
+      on_the_wire_.push(arrival);
+      return;
+    }
+  } else if (arrival.bytes <= packet.inlined.size()) {
+    arrival.inlined = packet.inlined;
+  } else {
+    Peer& other = peer(from);
+    arrival.owned = new std::byte[arrival.bytes];
+    arrival.data = arrival.owned;
+    std::memcpy(arrival.owned,
+                other.in->payload.data() + packet.offset % Channel::kPayloadBytes,
+                arrival.bytes);
+    other.payload_read = (packet.offset + arrival.bytes + 63) / 64 * 64;
+  }
+  arrive(std::move(arrival));
+}
+
+void ShmTransport::arrive(Arrival arrival) {
+  Peer& other = peer(arrival.peer);
+  for (Message** at = &other.receives; *at != nullptr; at = &(*at)->next) {
+    Message& message = **at;
+    if (message.address == arrival.address) {
+      *at = message.next;
+      if (other.receives_tail == &message.next) {
+        other.receives_tail = at;
+      }
+      hand_over(arrival, message);
+      return;
+    }
+  }
+  other.unexpected.push_back(arrival);
+  on_unexpected();
+}
+
+bool ShmTransport::has_unexpected(std::uint32_t slot) const noexcept {
+  return std::any_of(peers_.begin(), peers_.end(), [slot](const Peer& other) {
+    return std::any_of(other.unexpected.begin(),
+                       other.unexpected.end(),
+                       [slot](const Arrival& arrival) { return slot_of(arrival.address) == slot; });
+  });
+}
+
+// ---------------------------------------------------------------- emulated machine
+
+bool ShmTransport::deliver_emulated() {
+  bool any = false;
+  const ModelTime now = monotonic_ns();
+  links_->advance(now, [&](Message& message, ModelTime at) {
+    any = true;
+    post(message.peer, PacketKind::kLend, message, at);
+  });
+  // In order of their end on the wire, whichever sender was quicker to tell us.
+  while (!on_the_wire_.empty() && on_the_wire_.top().time <= now) {
+    Arrival arrival = on_the_wire_.top();
+    on_the_wire_.pop();
+    arrival.time = links_->arrival(arrival.peer, arrival.bytes, arrival.time);
+    arriving_.push(arrival);
+  }
+  while (!arriving_.empty() && arriving_.top().time <= now) {
+    any = true;
+    const Arrival arrival = arriving_.top();
+    arriving_.pop();
+    const ModelTime lag = now - arrival.time;
+    emulated_messages_.fetch_add(1, std::memory_order_relaxed);
+    if (lag > kLateNs) {
+      emulated_late_.fetch_add(1, std::memory_order_relaxed);
+    }
+    if (lag > emulated_worst_lag_ns_.load(std::memory_order_relaxed)) {
+      emulated_worst_lag_ns_.store(lag, std::memory_order_relaxed);
+    }
+    arrive(arrival);
+  }
+  return any;
+}
+
+ModelTime ShmTransport::next_event() const noexcept {
+  if (!links_) {
+    return 0;
+  }
+  ModelTime next = links_->next_event();
+  const auto consider = [&next](ModelTime at) { next = next == 0 ? at : std::min(next, at); };
+  if (!on_the_wire_.empty()) {
+    consider(on_the_wire_.top().time + least_latency_);
+  }
+  if (!arriving_.empty()) {
+    consider(arriving_.top().time);
+  }
+  return next;
+}
+
+EmulationStatistics ShmTransport::emulation_statistics() const noexcept {
+  return {emulated_messages_.load(std::memory_order_relaxed),
+          emulated_late_.load(std::memory_order_relaxed),
+          Nanoseconds(emulated_worst_lag_ns_.load(std::memory_order_relaxed))};
+}
+
+// ---------------------------------------------------------------- progress
+
+bool ShmTransport::poll() {
+  bool any = false;
+  for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
+    if (rank != world_.rank) {
+      any |= read_channel(rank);
+    }
+  }
+  if (backlogged_ > 0) {
+    flush_backlogs();
+  }
+  if (links_) {
+    any |= deliver_emulated();
+  }
+  if (problem_) {
+    abort(problem_->code(), kNoStep, kNoStep);
+    throw Error(*problem_);
+  }
+  if (gone_ > 0 && !any) {
+    check_gone();
+  }
+  return any;
+}
+
+bool ShmTransport::has_input() const noexcept {
+  return std::any_of(peers_.begin(), peers_.end(), [](const Peer& other) {
+    return other.in != nullptr &&
+           other.in->packets[other.packets_read % Channel::kPackets].sequence.load(
+               std::memory_order_seq_cst) == other.packets_read + 1;
+  });
+}
+
+void ShmTransport::sleep(bool from_peers, ModelTime until, const std::function<bool()>& cancel) {
+  ControlPage& control = own().control();
+  const std::uint32_t seen = control.bell.load(std::memory_order_seq_cst);
+  asleep_here_.store(1, std::memory_order_seq_cst);
+  if (from_peers) {
+    control.asleep.store(1, std::memory_order_seq_cst);
+  }
+  if (!cancel() && !(from_peers && has_input())) {
+    futex_wait(control.bell, seen, until);
+  }
+  asleep_here_.store(0, std::memory_order_seq_cst);
+  if (from_peers) {
+    control.asleep.store(0, std::memory_order_seq_cst);
+  }
+}
+
+void ShmTransport::wake() noexcept {
+  if (asleep_here_.load(std::memory_order_seq_cst) != 0 &&
+      asleep_here_.exchange(0, std::memory_order_seq_cst) != 0) {
+    ControlPage& control = own().control();
+    control.bell.fetch_add(1, std::memory_order_seq_cst);
+    futex_wake(control.bell);
+  }
+}
+
+// ---------------------------------------------------------------- failure
+
+std::string ShmTransport::name_of(int rank) const {
+  std::string name = "rank " + std::to_string(rank);
+  if (!world_.pids.empty()) {
+    name += " (pid " + std::to_string(world_.pids[static_cast<std::size_t>(rank)]) + ")";
+  }
+  return name;
+}
+
+void ShmTransport::check_peers() {
+  if (const std::uint64_t word =
+          (*world_.segments)[0].control().abort_word.load(std::memory_order_acquire);
+      word != 0) {
+    const auto code = static_cast<ErrorCode>((word >> 56) - 1);
+    const int rank = static_cast<int>((word >> 48) & 0xff);
+    const auto bucket = (word >> 32) & kNoBucket16;
+    const auto step = static_cast<std::uint32_t>(word);
+    std::string where = name_of(rank);
+    if (step != kNoStep) {
+      where += ", step " + std::to_string(step);
+    }
+    if (bucket != kNoBucket16) {
+      where += ", bucket " + std::to_string(bucket);
+    }
+    throw Error(code,
+                {code == ErrorCode::kPeerLost ? "a rank is lost" : "another rank stopped the job",
+                 where,
+                 "",
+                 "",
+                 code == ErrorCode::kPeerLost ? "" : "Its own message says why."});
+  }
+  for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
+    Peer& other = peer(rank);
+    if (rank == world_.rank || other.gone) {
+      continue;
+    }
+    const bool left = (*world_.segments)[rank].control().left.load(std::memory_order_acquire) != 0;
+    bool hung_up = false;
+    if (!world_.sockets.empty()) {
+      pollfd watched{world_.sockets[static_cast<std::size_t>(rank)].get(), POLLRDHUP, 0};
+      hung_up =
+          ::poll(&watched, 1, 0) > 0 && (watched.revents & (POLLHUP | POLLRDHUP | POLLERR)) != 0;
+    }
+    if (left || hung_up) {
+      other.gone = true;
+      other.closed = left;
+      ++gone_;
+    }
+  }
+}
+
+// A peer that is gone matters once something is still expected from it. What it sent before has
+// been read by now: poll() calls this only when there was no input.
+void ShmTransport::check_gone() {
+  for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
+    const Peer& other = peer(rank);
+    if (other.gone && (other.receives != nullptr || other.lent > 0)) {
+      std::uint64_t expected = 0;
+      (*world_.segments)[0].control().abort_word.compare_exchange_strong(
+          expected,
+          pack_abort(ErrorCode::kPeerLost, rank, kNoStep, kNoStep),
+          std::memory_order_seq_cst);
+      for (int awake = 0; awake < static_cast<int>(peers_.size()); ++awake) {
+        ring(awake);
+      }
+      throw Error(ErrorCode::kPeerLost,
+                  {other.closed ? "a rank closed its communicator while others still needed it"
+                                : "a rank died",
+                   name_of(rank),
+                   other.closed ? "" : "its connection closed",
+                   "",
+                   other.closed ? "Every rank must run the same operations."
+                                : "Look at that rank's own output and exit status."});
+    }
+  }
+}
+
+std::string ShmTransport::waiting_for() const {
+  std::string ranks;
+  for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
+    if (peers_[rank].receives != nullptr || peers_[rank].lent > 0) {
+      ranks += (ranks.empty() ? "rank " : ", ") + std::to_string(rank);
+    }
+  }
+  return ranks.empty() ? "any rank" : ranks;
+}
+
+void ShmTransport::abort(ErrorCode code, std::uint32_t step, std::uint32_t bucket) noexcept {
+  std::uint64_t expected = 0;
+  (*world_.segments)[0].control().abort_word.compare_exchange_strong(
+      expected, pack_abort(code, world_.rank, step, bucket), std::memory_order_seq_cst);
+  for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
+    if (rank != world_.rank) {
+      ring(rank);
+    }
+  }
+}
+
+}  // namespace stretto::detail

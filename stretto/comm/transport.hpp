@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "stretto/base/error.hpp"
+#include "stretto/base/units.hpp"
+#include "stretto/comm/communicator.hpp"
+#include "stretto/comm/message.hpp"
+
+namespace stretto::detail {
+
+/// Of an abort that belongs to no step or bucket.
+inline constexpr std::uint32_t kNoStep = 0xffffffffU;
+
+/// Moves addressed messages between the ranks of one job. What algorithms stand on and backends
+/// implement.
+///
+/// A message is *lent*: the sender's bytes stay untouched until the receiver has called release(),
+/// which completes the send. So a transport whose ranks share memory moves no bytes at all.
+/// Only one thread is inside at a time (the engine sees to it), except in has_input(), sleep() and
+/// wake().
+class Transport {
+ public:
+  virtual ~Transport() = default;
+
+  /// True when lent bytes are the peer's own memory, and may be written by the receiver too: the
+  /// basis of in-place algorithms. Emulated machines say no.
+  [[nodiscard]] virtual bool in_place() const noexcept = 0;
+  /// Messages up to this size are copied at once: their send completes without the receiver.
+  [[nodiscard]] virtual std::size_t eager_bytes() const noexcept = 0;
+  /// True when `data` can be lent. Other memory must be staged.
+  [[nodiscard]] virtual bool can_lend(const std::byte* data, std::size_t bytes) const noexcept = 0;
+  /// Memory that can be lent, for staging.
+  [[nodiscard]] virtual std::unique_ptr<Arena> allocate(Bytes size) = 0;
+
+  /// Both complete by message.group->arrived(). What goes wrong in them is thrown by the next
+  /// poll().
+  virtual void send(Message& message) = 0;
+  virtual void receive(Message& message) = 0;
+  /// The receiver is done with message.data.
+  virtual void release(Message& message) = 0;
+
+  /// Makes progress; true if anything happened.
+  /// @throws Error kMismatch, kPeerLost (a peer's abort included).
+  virtual bool poll() = 0;
+  /// Looks for dead peers and aborts; costs system calls, so the engine calls it a few dozen times
+  /// a second. @throws Error as poll().
+  virtual void check_peers() = 0;
+  /// When poll() will next have something to do by itself (an emulated arrival); 0 = not before
+  /// input.
+  [[nodiscard]] virtual ModelTime next_event() const noexcept { return 0; }
+
+  /// Called when a message arrived before its receive.
+  std::function<void()> on_unexpected;
+  /// True if such a message for `slot` is waiting.
+  [[nodiscard]] virtual bool has_unexpected(std::uint32_t slot) const noexcept = 0;
+
+  /// Blocks the calling thread until input arrives, wake() is called or `until` (monotonic; 0 = for
+  /// ever) has passed. With `from_peers` false only wake() ends it. `cancel` is asked once more
+  /// after peers have been told to wake this rank.
+  virtual void sleep(bool from_peers, ModelTime until, const std::function<bool()>& cancel) = 0;
+  /// Ends sleep(). Any thread. A system call only if the rank sleeps.
+  virtual void wake() noexcept = 0;
+
+  /// The ranks from which messages are outstanding, for people: `rank 1, 3`.
+  [[nodiscard]] virtual std::string waiting_for() const = 0;
+
+  /// Tells all ranks, present and to come, that the job is over.
+  virtual void abort(ErrorCode code, std::uint32_t step, std::uint32_t bucket) noexcept = 0;
+
+  [[nodiscard]] virtual EmulationStatistics emulation_statistics() const noexcept { return {}; }
+};
+
+}  // namespace stretto::detail

@@ -1,0 +1,445 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stretto/run/session.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "comm/world.hpp"
+#include "stretto/comm/callback/callback.hpp"
+#include "stretto/plan/fixed_plans.hpp"
+
+namespace stretto::testing {
+namespace {
+
+std::vector<TensorSpec> model() {
+  std::vector<TensorSpec> tensors;
+  const std::int64_t sizes[] = {10, 2000, 1, 0, 1500, 777, 64, 4096, 3};
+  int number = 0;
+  for (const std::int64_t size : sizes) {
+    tensors.push_back({"t" + std::to_string(number++), DType::kF32, {size}});
+  }
+  tensors.push_back({"half", DType::kBF16, {300}});
+  tensors.push_back({"wide", DType::kF64, {500}});
+  return tensors;
+}
+
+void fill(Session& session, int rank, std::uint32_t step, bool add = false) {
+  for (std::size_t i = 0; i < session.tensors(); ++i) {
+    const BufferView gradient = session.gradient(i);
+    std::mt19937 generator(static_cast<unsigned>(i) * 1000 + static_cast<unsigned>(rank) * 10 +
+                           step);
+    std::uniform_real_distribution<float> uniform(-1, 1);
+    for (std::size_t k = 0; k < gradient.count; ++k) {
+      const float value = uniform(generator);
+      if (gradient.dtype == DType::kF32) {
+        float& at = as_span<float>(gradient)[k];
+        at = add ? at + value : value;
+      } else if (gradient.dtype == DType::kF64) {
+        double& at = as_span<double>(gradient)[k];
+        at = add ? at + static_cast<double>(value) : static_cast<double>(value);
+      } else {
+        const auto bits = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16);
+        std::memcpy(gradient.data + 2 * k, &bits, 2);
+      }
+    }
+  }
+}
+
+std::vector<std::byte> bytes_of(const Session& session) {
+  std::vector<std::byte> all;
+  for (std::size_t i = 0; i < session.tensors(); ++i) {
+    const BufferView gradient = session.gradient(i);
+    all.insert(all.end(), gradient.data, gradient.data + gradient.size_bytes());
+  }
+  return all;
+}
+
+void restore(const Session& session, const std::vector<std::byte>& all) {
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < session.tensors(); ++i) {
+    const BufferView gradient = session.gradient(i);
+    std::copy_n(
+        all.begin() + static_cast<std::ptrdiff_t>(at), gradient.size_bytes(), gradient.data);
+    at += gradient.size_bytes();
+  }
+}
+
+void ready_in_order(Session& session) {
+  for (std::size_t i = 0; i < session.tensors(); ++i) {
+    session.ready(i);
+  }
+}
+
+// What a step gives with one bucket per dtype after the whole backward pass.
+std::vector<std::vector<std::byte>> serial_steps(Communicator& communicator, std::uint32_t steps) {
+  Session session(communicator, single_bucket_plan(model()), {.schedule = Schedule::kSerial});
+  std::vector<std::vector<std::byte>> results;
+  for (std::uint32_t step = 0; step < steps; ++step) {
+    fill(session, communicator.rank(), step);
+    ready_in_order(session);
+    session.finish();
+    results.push_back(bytes_of(session));
+  }
+  return results;
+}
+
+TEST(Session, EveryPlanAndScheduleGivesTheBitsOfTheSerialOne) {
+  for (const RanksAs as : {RanksAs::kThreads, RanksAs::kProcesses}) {
+    run_ranks(as, 3, test_options(), [](Communicator& communicator) {
+      constexpr std::uint32_t kSteps = 3;
+      const auto expected = serial_steps(communicator, kSteps);
+      const Plan plans[] = {single_bucket_plan(model()),
+                            ddp_plan(model(), Bytes(8192), Bytes(1024)),
+                            uniform_plan(model(), Bytes(1000)),
+                            uniform_plan(model(), Bytes(5000), false)};
+      for (const Plan& plan : plans) {
+        for (const Schedule schedule : {Schedule::kSerial, Schedule::kOverlap}) {
+          for (const int streams : {0, 1, 3}) {
+            Session session(
+                communicator, plan, {.schedule = schedule, .streams = streams, .verify_every = 1});
+            for (std::uint32_t step = 0; step < kSteps; ++step) {
+              fill(session, communicator.rank(), step);
+              ready_in_order(session);
+              session.finish();
+              ASSERT_EQ(bytes_of(session), expected[step]);
+            }
+          }
+        }
+      }
+    });
+  }
+}
+
+TEST(Session, TenThousandRandomReadyOrdersPerRankEqualTheSerialSum) {
+  run_threads(2, test_options(), [](Communicator& communicator) {
+    const auto expected = serial_steps(communicator, 4);
+    Session session(communicator, uniform_plan(model(), Bytes(4000)), {.record_steps = 0});
+    std::vector<std::size_t> order(session.tensors());
+    std::iota(order.begin(), order.end(), 0U);
+    std::mt19937 generator(static_cast<unsigned>(communicator.rank()) + 7);
+    std::vector<std::vector<std::byte>>
+        inputs;  // drawing them anew each round would be most of the time
+    for (std::uint32_t step = 0; step < 4; ++step) {
+      fill(session, communicator.rank(), step);
+      inputs.push_back(bytes_of(session));
+    }
+    for (std::uint32_t round = 0; round < 10'000; ++round) {
+      // Each rank its own order, and now and then a pause that lets the other one run ahead.
+      std::shuffle(order.begin(), order.end(), generator);
+      restore(session, inputs[round % 4]);
+      for (const std::size_t i : order) {
+        session.ready(i);
+        if (generator() % 64 == 0) {
+          std::this_thread::yield();
+        }
+      }
+      session.finish();
+      ASSERT_EQ(bytes_of(session), expected[round % 4]) << "round " << round;
+    }
+  });
+}
+
+TEST(Session, ReadyFromSeveralThreads) {
+  run_threads(2, test_options(), [](Communicator& communicator) {
+    const auto expected = serial_steps(communicator, 1);
+    Session session(communicator, uniform_plan(model(), Bytes(4000)));
+    for (int round = 0; round < 50; ++round) {
+      fill(session, communicator.rank(), 0);
+      std::vector<std::thread> threads;
+      for (std::size_t part = 0; part < 3; ++part) {
+        threads.emplace_back([&session, part] {
+          for (std::size_t i = part; i < session.tensors(); i += 3) {
+            session.ready(i);
+          }
+        });
+      }
+      for (std::thread& thread : threads) {
+        thread.join();
+      }
+      session.finish();
+      ASSERT_EQ(bytes_of(session), expected[0]);
+    }
+  });
+}
+
+TEST(Session, OnBucketSeesEveryTensorOnceAndReduced) {
+  run_threads(2, test_options(), [](Communicator& communicator) {
+    const auto expected = serial_steps(communicator, 1);
+    Session session(communicator, uniform_plan(model(), Bytes(4000)));
+    std::vector<std::int64_t> seen(session.tensors());
+    session.on_bucket([&](std::size_t bucket, const std::vector<TensorRange>& ranges) {
+      EXPECT_LT(bucket, session.plan().buckets.size());
+      for (const TensorRange& range : ranges) {
+        seen[range.tensor] += range.end - range.begin;
+      }
+    });
+    fill(session, communicator.rank(), 0);
+    ready_in_order(session);
+    session.finish();
+    for (std::size_t i = 0; i < session.tensors(); ++i) {
+      EXPECT_EQ(seen[i], session.plan().tensors[i].elements());
+    }
+    EXPECT_EQ(bytes_of(session), expected[0]);
+  });
+}
+
+TEST(Session, AccumulationCommunicatesOnlyTheLastMicroBatch) {
+  run_threads(2, test_options(), [](Communicator& communicator) {
+    Session session(communicator, uniform_plan(model(), Bytes(4000)));
+    const Timeline before = session.timeline();
+    {
+      const auto hold = session.accumulate();
+      fill(session, communicator.rank(), 1);
+      ready_in_order(session);
+    }
+    fill(session, communicator.rank(), 2, true);
+    ready_in_order(session);
+    session.finish();
+    // mean over ranks of (batch 1 + batch 2), for a tensor of fp32
+    const float got = as_span<float>(session.gradient(1))[5];
+    float expected = 0;
+    for (int rank = 0; rank < 2; ++rank) {
+      float sum = 0;
+      for (const unsigned step : {1U, 2U}) {
+        std::mt19937 generator(1000 + static_cast<unsigned>(rank) * 10 + step);
+        std::uniform_real_distribution<float> uniform(-1, 1);
+        float value = 0;
+        for (int k = 0; k <= 5; ++k) {
+          value = uniform(generator);
+        }
+        sum += value;
+      }
+      expected += sum;
+    }
+    EXPECT_EQ(got, expected / 2);
+  });
+}
+
+TEST(Session, ReplanMovesNoAddressAndKeepsTheBits) {
+  run_threads(2, test_options(), [](Communicator& communicator) {
+    const auto expected = serial_steps(communicator, 2);
+    Session session(communicator, uniform_plan(model(), Bytes(1000)));
+    const std::byte* const address = session.gradient(4).data;
+    fill(session, communicator.rank(), 0);
+    ready_in_order(session);
+    session.finish();
+    EXPECT_EQ(bytes_of(session), expected[0]);
+    session.replan(ddp_plan(model(), Bytes(9000), Bytes(100)));
+    EXPECT_EQ(session.gradient(4).data, address);
+    fill(session, communicator.rank(), 1);
+    ready_in_order(session);
+    session.finish();
+    EXPECT_EQ(bytes_of(session), expected[1]);
+
+    session.ready(0);
+    EXPECT_EQ(code_of([&] { session.replan(single_bucket_plan(model())); }),
+              ErrorCode::kInvalidArgument);
+    auto other = model();
+    other[1].name = "renamed";
+    EXPECT_EQ(code_of([&] { session.replan(single_bucket_plan(other)); }),
+              ErrorCode::kInvalidArgument);
+  });
+}
+
+TEST(Session, NeverReadyNamesTheTensorOnItsRankAndFailsTheOthersAlike) {
+  for (const RanksAs as : {RanksAs::kThreads, RanksAs::kProcesses}) {
+    run_ranks(as, 3, test_options(), [](Communicator& communicator) {
+      Session session(communicator, uniform_plan(model(), Bytes(4000)));
+      fill(session, communicator.rank(), 0);
+      ready_in_order(session);
+      session.finish();
+      for (std::size_t i = 0; i < session.tensors(); ++i) {
+        if (communicator.rank() != 1 || i != 5) {
+          session.ready(i);
+        }
+      }
+      std::string what;
+      EXPECT_EQ(code_of([&] { session.finish(); }, &what), ErrorCode::kNeverReady);
+      if (communicator.rank() == 1) {
+        EXPECT_NE(what.find("'t5'"), std::string::npos) << what;
+      } else {
+        EXPECT_NE(what.find("rank 1"), std::string::npos) << what;
+        EXPECT_NE(what.find("step 1"), std::string::npos) << what;
+      }
+      EXPECT_EQ(code_of([&] { session.finish(); }),
+                ErrorCode::kInvalidArgument);  // broken, and says so
+    });
+  }
+}
+
+TEST(Session, ReadyTwiceIsNamed) {
+  run_threads(2, test_options(), [](Communicator& communicator) {
+    Session session(communicator, uniform_plan(model(), Bytes(4000)));
+    ready_in_order(session);
+    if (communicator.rank() == 0) {
+      session.ready(7);
+    }
+    std::string what;
+    if (communicator.rank() == 0) {
+      EXPECT_EQ(code_of([&] { session.finish(); }, &what), ErrorCode::kReadyTwice);
+      EXPECT_NE(what.find("'t7'"), std::string::npos) << what;
+    } else {
+      try {
+        session.finish();
+        fill(session, 1, 1);
+        ready_in_order(session);
+        session.finish();
+        ADD_FAILURE() << "the other rank's mistake went unnoticed";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::kReadyTwice) << error.what();
+      }
+    }
+  });
+}
+
+TEST(Session, PlansThatDifferAreTheSameMismatchOnEveryRank) {
+  for (const RanksAs as : {RanksAs::kThreads, RanksAs::kProcesses}) {
+    run_ranks(as, 3, test_options(), [](Communicator& communicator) {
+      auto tensors = model();
+      if (communicator.rank() == 2) {
+        tensors[4].shape = {1501};
+      }
+      std::string what;
+      EXPECT_EQ(code_of([&] { Session(communicator, uniform_plan(tensors, Bytes(4000))); }, &what),
+                ErrorCode::kMismatch);
+      EXPECT_NE(what.find("rank 2"), std::string::npos) << what;
+      EXPECT_NE(what.find("t4"), std::string::npos) << what;
+      EXPECT_NE(what.find("1501"), std::string::npos) << what;
+      EXPECT_NE(what.find("1500"), std::string::npos) << what;
+    });
+  }
+}
+
+// A backend that reduces buckets wrongly, but blocking calls (which have no slot) rightly: what a
+// write after ready() looks like, without the race.
+TEST(Session, VerifyFindsAWrongReductionAndNamesTheTensor) {
+  const auto communicator =
+      make_callback_communicator(0, 1, [](const detail::Call& call, const CallbackDone& done) {
+        if (call.options.slot && call.data.count > 1200) {
+          as_span<float>(call.data)[1100] += 1.0F;
+        }
+        done(std::nullopt);
+      });
+  Session session(
+      *communicator,
+      single_bucket_plan({{"first", DType::kF32, {1000}}, {"second", DType::kF32, {1000}}}),
+      {.verify_every = 2});
+  std::string what;
+  session.ready(0);
+  session.ready(1);
+  EXPECT_EQ(code_of([&] { session.finish(); }, &what), ErrorCode::kMismatch);
+  EXPECT_NE(what.find("'second'"), std::string::npos) << what;
+}
+
+TEST(Session, TimelineShowsReadyLaunchedAndCommunicationLinked) {
+  run_processes(2, test_options(), [](Communicator& communicator) {
+    Session session(communicator, uniform_plan(model(), Bytes(4000)), {.record_steps = 2});
+    for (std::uint32_t step = 0; step < 5; ++step) {
+      const Nanoseconds begin = monotonic_now();
+      fill(session, communicator.rank(), step);
+      ready_in_order(session);
+      session.recorder().add(RecordKind::kBackward, "backward", begin, monotonic_now());
+      session.finish();
+    }
+    const Timeline all = gather_timelines(communicator, session.timeline());
+    if (communicator.rank() != 0) {
+      EXPECT_TRUE(all.records.empty());
+      return;
+    }
+    EXPECT_EQ(all.world_size, 2U);
+    EXPECT_EQ(all.steps_total, 5U);
+    EXPECT_EQ(all.steps_recorded, 2U);
+    const auto buckets = session.plan().buckets.size();
+    for (const std::uint32_t rank : {0U, 1U}) {
+      for (const std::uint32_t step : {3U, 4U}) {
+        std::vector<Record> launched(buckets);
+        std::vector<Record> communication(buckets);
+        Record whole;
+        std::size_t ready = 0;
+        for (const Record& record : all.records) {
+          if (record.rank != rank || record.step != step) {
+            continue;
+          }
+          if (record.kind == RecordKind::kLaunched) {
+            launched[record.bucket] = record;
+          } else if (record.kind == RecordKind::kCommunication) {
+            communication[record.bucket] = record;
+          } else if (record.kind == RecordKind::kStep) {
+            whole = record;
+          } else if (record.kind == RecordKind::kReady) {
+            ++ready;
+          }
+        }
+        EXPECT_EQ(ready, session.tensors());
+        for (std::size_t b = 0; b < buckets; ++b) {
+          EXPECT_EQ(launched[b].link, communication[b].link);
+          EXPECT_LE(launched[b].begin_ns, communication[b].begin_ns);
+          EXPECT_LT(communication[b].begin_ns, communication[b].end_ns);
+          EXPECT_LE(whole.begin_ns, launched[b].begin_ns);
+          EXPECT_GE(whole.end_ns, communication[b].end_ns);
+          for (const Record& record : all.records) {
+            if (record.rank == rank && record.kind == RecordKind::kReady &&
+                record.link == launched[b].link) {
+              EXPECT_LE(record.begin_ns, launched[b].begin_ns);
+            }
+          }
+        }
+      }
+    }
+  });
+}
+
+TEST(Session, OverlapLaunchesBeforeTheLastGradientAndSerialDoesNot) {
+  for (const Schedule schedule : {Schedule::kSerial, Schedule::kOverlap}) {
+    run_threads(2, test_options(), [schedule](Communicator& communicator) {
+      Session session(communicator, uniform_plan(model(), Bytes(4000)), {.schedule = schedule});
+      ready_in_order(session);
+      session.finish();
+      std::int64_t last_ready = 0;
+      std::int64_t first_launch = INT64_MAX;
+      for (const Record& record : session.timeline().records) {
+        if (record.kind == RecordKind::kReady) {
+          last_ready = std::max(last_ready, record.begin_ns);
+        } else if (record.kind == RecordKind::kLaunched) {
+          first_launch = std::min(first_launch, record.begin_ns);
+        }
+      }
+      EXPECT_EQ(first_launch < last_ready, schedule == Schedule::kOverlap);
+    });
+  }
+}
+
+// A process group that runs things late and one by one: totally ordered, on one rank.
+TEST(Session, TotalOrderLaunchesInPlanOrderWhateverTheReadyOrder) {
+  std::vector<std::uint32_t> started;
+  std::vector<std::thread> runners;
+  {
+    const auto communicator =
+        make_callback_communicator(0, 1, [&](const detail::Call& call, const CallbackDone& done) {
+          if (call.options.slot) {
+            started.push_back(*call.options.slot);
+          }
+          runners.emplace_back([done] { done(std::nullopt); });
+        });
+    Session session(*communicator, uniform_plan(model(), Bytes(4000)));
+    for (std::size_t i = session.tensors(); i-- > 0;) {
+      session.ready(i);
+    }
+    session.finish();
+    for (std::thread& runner : runners) {
+      runner.join();
+    }
+    std::vector<std::uint32_t> expected(session.plan().buckets.size());
+    std::iota(expected.begin(), expected.end(), 0U);
+    EXPECT_EQ(started, expected);
+  }
+}
+
+}  // namespace
+}  // namespace stretto::testing
