@@ -88,6 +88,7 @@ std::vector<LayerTime> forward_layers(const Timeline& timeline, const std::vecto
     }
   }
   std::vector<LayerTime> layers;
+  layers.reserve(order.size());
   for (const std::uint32_t name : order) {
     layers.push_back({timeline.names[name], from_ns(median(series[name]))});
   }

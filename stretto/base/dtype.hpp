@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -9,7 +10,7 @@ namespace stretto {
 
 enum class DType : std::uint8_t { kF32, kF64, kF16, kBF16, kI32, kI64 };
 
-inline constexpr DType kAllDTypes[] = {
+inline constexpr std::array kAllDTypes = {
     DType::kF32, DType::kF64, DType::kF16, DType::kBF16, DType::kI32, DType::kI64};
 
 /// Bytes of one element.

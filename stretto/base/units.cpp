@@ -165,7 +165,7 @@ Seconds parse_duration(std::string_view text) {
 
 std::string format(Bytes size) {
   constexpr std::array kUnits = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-  double value = static_cast<double>(size.count());
+  auto value = static_cast<double>(size.count());
   if (std::abs(value) < 10'000.0) {
     return fmt::format("{} B", size.count());
   }

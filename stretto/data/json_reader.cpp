@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "stretto/data/json_reader.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -91,12 +92,8 @@ std::string dump(const nlohmann::ordered_json& value) {
 }
 
 bool holds_containers(const nlohmann::ordered_json& value) {
-  for (const auto& element : value) {
-    if (element.is_structured()) {
-      return true;
-    }
-  }
-  return false;
+  return std::any_of(
+      value.begin(), value.end(), [](const auto& element) { return element.is_structured(); });
 }
 
 void write_lines(const nlohmann::ordered_json& value, std::size_t depth, std::string& out) {
@@ -158,11 +155,7 @@ void JsonValue::allow_only(std::initializer_list<std::string_view> known) const 
   }
   const std::span<const std::string_view> keys(known.begin(), known.size());
   for (const auto& [key, value] : json_->items()) {
-    bool found = false;
-    for (const std::string_view candidate : keys) {
-      found = found || candidate == key;
-    }
-    if (!found) {
+    if (std::find(keys.begin(), keys.end(), key) == keys.end()) {
       fail({"unknown key " + quote(key), {}, {}, {}, suggest(key, keys)});
     }
   }

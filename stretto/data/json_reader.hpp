@@ -49,7 +49,7 @@ class JsonValue {
 
   /// Runs `read` and says of an Error kInvalidArgument where in the file it happened.
   template <typename Read>
-  auto located(Read read) const {
+  [[nodiscard]] auto located(Read read) const {
     try {
       return read();
     } catch (const Error& error) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -51,7 +52,7 @@ struct Record {
   Lane lane = Lane::kCompute;
   Collective collective = Collective::kNone;
   Algorithm algorithm = Algorithm::kAuto;
-  std::uint32_t reserved[3] = {};
+  std::array<std::uint32_t, 3> reserved{};
 };
 static_assert(sizeof(Record) == 64);
 

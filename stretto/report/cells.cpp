@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "stretto/report/cells.hpp"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstddef>
@@ -52,12 +53,9 @@ constexpr std::array kZero = {
 };
 
 bool is_in(std::uint32_t point, std::span<const Range> ranges) noexcept {
-  for (const Range& range : ranges) {
-    if (point >= range.first && point <= range.last) {
-      return true;
-    }
-  }
-  return false;
+  return std::any_of(ranges.begin(), ranges.end(), [point](const Range& range) {
+    return point >= range.first && point <= range.last;
+  });
 }
 
 /// Reads one character and removes it from `text`.

@@ -95,7 +95,7 @@ class Writer {
 
   std::string write() {
     fmt::format_to(std::back_inserter(out_),
-                   "{{\"displayTimeUnit\":\"ms\",\"baseTimeNanoseconds\":{},\"traceEvents\":[",
+                   R"({{"displayTimeUnit":"ms","baseTimeNanoseconds":{},"traceEvents":[)",
                    timeline_.origin_unix_ns);
     std::map<LaneKey, std::vector<Placed>> lanes;
     std::map<std::uint32_t, std::vector<const Record*>> instants;
@@ -170,7 +170,7 @@ class Writer {
           thread);
   }
 
-  [[nodiscard]] std::string arguments_of(const Record& record) const {
+  static std::string arguments_of(const Record& record) {
     std::string text = fmt::format("{{\"step\":{}", record.step);
     const auto add = [&](std::string_view key, std::uint32_t id) {
       if (id != kNoId) {

@@ -38,9 +38,12 @@ std::string aligned(const std::vector<Line>& lines) {
   }
   std::string text;
   for (const auto& [name, value, source] : lines) {
-    text += name + std::string(name_width - detail::cells(name) + 2, ' ') + value;
+    text += name;
+    text.append(name_width - detail::cells(name) + 2, ' ');
+    text += value;
     if (!source.empty()) {
-      text += std::string(value_width - detail::cells(value) + 2, ' ') + source;
+      text.append(value_width - detail::cells(value) + 2, ' ');
+      text += source;
     }
     text += "\n";
   }

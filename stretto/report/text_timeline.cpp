@@ -243,6 +243,7 @@ std::uint32_t typical_step(const Timeline& timeline) {
     }
   }
   std::vector<double> means;
+  means.reserve(steps.size());
   for (const auto& [number, sum] : steps) {
     means.push_back(sum.ns / sum.ranks);
   }
