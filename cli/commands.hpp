@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace stretto::cli {
+
+/// What main() knows beside a command's own flags.
+struct Context {
+  std::vector<std::string> arguments;  ///< As given to the program, without its name.
+  std::vector<std::string> program;    ///< What came after `--`.
+};
+
+/// Runs a parsed command; returns the exit code.
+using Action = std::function<int(const Context&)>;
+
+/// Each adds its flags to `app` and returns what to do once they are parsed.
+[[nodiscard]] Action add_demo(CLI::App& app);
+[[nodiscard]] Action add_train(CLI::App& app);
+[[nodiscard]] Action add_replay(CLI::App& app);
+[[nodiscard]] Action add_run(CLI::App& app);
+
+}  // namespace stretto::cli

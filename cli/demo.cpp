@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "commands.hpp"
+#include "job.hpp"
+#include "output.hpp"
+#include "result.hpp"
+#include "stretto/analyze/analyze.hpp"
+#include "stretto/plan/fixed_plans.hpp"
+#include "stretto/report/report.hpp"
+#include "stretto/workload/mlp.hpp"
+#include "stretto/workload/train.hpp"
+
+namespace stretto::cli {
+namespace {
+
+/// Two ranks on a network on which the gradients take about half as long as the compute: slow
+/// enough to see, quick enough to hide.
+constexpr std::string_view kMachine = "2@2Gbit/s,50us";
+/// Many layers, so that there is something to send while much is still to be computed; a narrow
+/// first one, because its gradient comes last and nothing is left to hide it behind.
+const std::vector<std::size_t> kWidths = {784, 128, 512, 512, 512, 512, 512, 512, 10};
+constexpr std::size_t kBatch = 512;
+constexpr Bytes kSmallBucket(256 << 10);
+
+struct DemoFlags {
+  JobOptions job;
+  std::string data = std::string(kFashionMnistDirectory);
+  std::string directory = "stretto-demo";
+  std::uint32_t steps = 35;
+  std::uint32_t warmup = 5;
+};
+
+struct Row {
+  std::string name;
+  std::string file;  ///< Stem of the files it leaves.
+  Schedule schedule;
+  Plan plan;
+};
+
+std::vector<Row> rows() {
+  const std::vector<TensorSpec> tensors = mlp_tensors(kWidths);
+  std::vector<Row> all = {
+      {"serial", "serial", Schedule::kSerial, single_bucket_plan(tensors)},
+      {"overlap, DDP bucket rules (Stretto's imitation)",
+       "ddp-rules",
+       Schedule::kOverlap,
+       ddp_plan(tensors)},
+      {"overlap, small buckets",
+       "small-buckets",
+       Schedule::kOverlap,
+       uniform_plan(tensors, kSmallBucket)},
+  };
+  for (Row& row : all) {
+    for (Bucket& bucket : row.plan.buckets) {
+      // The one whose sums do not depend on the buckets: all rows must end with equal weights.
+      bucket.algorithm = Algorithm::kDirect;
+    }
+  }
+  return all;
+}
+
+struct Outcome {
+  Run run;
+  Timeline timeline;
+};
+
+/// @throws Error kMismatch unless all rows ended with the same weights.
+void check_equal_weights(const std::vector<TrainResult>& results, const std::vector<Row>& all) {
+  for (std::size_t i = 1; i < results.size(); ++i) {
+    if (results[i].weights_hash != results[0].weights_hash) {
+      throw Error(ErrorCode::kMismatch,
+                  {"the same training gave other weights with another schedule",
+                   fmt::format("row '{}'", all[i].name),
+                   hash_text(results[i].weights_hash),
+                   fmt::format("{}, as row '{}'", hash_text(results[0].weights_hash), all[0].name),
+                   "This is a bug in Stretto: please report it"});
+    }
+  }
+}
+
+std::vector<std::string> write_files(const DemoFlags& flags,
+                                     const std::vector<Row>& all,
+                                     const std::vector<Outcome>& outcomes) {
+  const std::filesystem::path directory = flags.directory;
+  std::error_code failed;
+  std::filesystem::create_directories(directory, failed);
+  std::vector<std::string> files;
+  const auto write = [&](const std::string& name, const std::string& content) {
+    write_file(directory / name, content);
+    files.push_back((directory / name).string());
+  };
+  // What happened before and after; the middle row has its numbers.
+  for (const std::size_t i : {std::size_t{0}, all.size() - 1}) {
+    write(all[i].file + ".timeline.json", to_json(outcomes[i].timeline));
+    write(all[i].file + ".trace.json", chrome_trace(outcomes[i].timeline));
+  }
+  return files;
+}
+
+std::string picture(const Outcome& outcome) {
+  TextTimelineOptions options;
+  options.color = use_color();
+  options.step = typical_step(outcome.timeline);
+  return fmt::format(
+      "{}, a typical step:\n{}\n", outcome.run.name, text_timeline(outcome.timeline, options));
+}
+
+std::string headline(const Run& before, const Run& after) {
+  return fmt::format(
+      "exposed communication per step: {} -> {}, step {} -> {} (network emulated: {})\n",
+      format(before.summary.exposed),
+      format(after.summary.exposed),
+      format(before.summary.step),
+      format(after.summary.step),
+      kMachine);
+}
+
+std::string report(const DemoFlags& flags,
+                   const Context& context,
+                   const Communicator& communicator,
+                   const std::vector<Row>& all,
+                   std::vector<TrainResult> results) {
+  AnalyzeOptions analysis;
+  analysis.samples_per_step = static_cast<std::int64_t>(kBatch) * communicator.size();
+  analysis.machine = machine_from_spec(kMachine);
+  std::vector<Outcome> outcomes;
+  std::vector<Run> runs;
+  std::vector<NamedSummary> table_rows;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    TrainResult& result = results[i];
+    runs.push_back({all[i].name,
+                    std::string(to_string(all[i].schedule)),
+                    analyze(result.timeline, analysis),
+                    result.loss,
+                    result.accuracy,
+                    result.weights_hash,
+                    result.plan_hash});
+    table_rows.push_back({all[i].name, runs.back().summary});
+    outcomes.push_back({runs.back(), std::move(result.timeline)});
+  }
+  const Provenance provenance{"demo",
+                              context.arguments,
+                              communicator.size(),
+                              std::string(communicator.backend()),
+                              std::string(kMachine),
+                              TrainOptions().seed,
+                              ""};
+  std::vector<std::string> files = write_files(flags, all, outcomes);
+  const std::string result_file = (std::filesystem::path(flags.directory) / "result.json").string();
+  files.push_back(result_file);
+  nlohmann::ordered_json document = result_document(provenance, runs, files);
+  document["weights_equal"] = true;
+  document["kernels"] = results[0].kernels;
+  write_file(result_file, document.dump(2) + "\n");
+  if (flags.job.json) {
+    return document.dump(2) + "\n";
+  }
+  return headline(runs.front(), runs.back()) + "\n" + comparison_table(table_rows) + "\n" +
+         picture(outcomes.front()) + "\n" + picture(outcomes.back()) + "\n" +
+         fmt::format(
+             "weights after {} steps: the same bits in all {} rows ({}), test accuracy {:.3f}\n",
+             results[0].steps,
+             all.size(),
+             hash_text(results[0].weights_hash),
+             results[0].accuracy) +
+         file_list(files) +
+         "next: stretto replay resnet50 --emulate 4@5Gbit/s,50us   (a GPU's step, on this "
+         "machine)\n";
+}
+
+int run_demo(DemoFlags flags, const Context& context) {
+  flags.job.emulate = kMachine;
+  const std::vector<Row> all = rows();
+  return run_job(flags.job, context.arguments, [&](Communicator& communicator) {
+    const Dataset dataset = load_fashion_mnist(flags.data);
+    std::vector<TrainResult> results;
+    for (const Row& row : all) {
+      TrainOptions options;
+      options.widths = kWidths;
+      options.plan = row.plan;
+      options.session.schedule = row.schedule;
+      options.batch = kBatch;
+      options.steps = flags.steps;
+      options.warmup = flags.warmup;
+      options.on_progress = progress_line(communicator, row.name, flags.job.json);
+      results.push_back(train(communicator, dataset, options));
+    }
+    check_equal_weights(results, all);
+    return communicator.rank() == 0 ? report(flags, context, communicator, all, std::move(results))
+                                    : std::string();
+  });
+}
+
+}  // namespace
+
+Action add_demo(CLI::App& app) {
+  app.description(
+      "Trains the same network three ways on 2 ranks over an emulated network, and shows how much "
+      "of the communication was hidden");
+  app.footer(
+      "Examples:\n"
+      "  stretto demo\n"
+      "  stretto demo --json > demo.json\n"
+      "  stretto demo --directory before-after --steps 50");
+  const auto flags = std::make_shared<DemoFlags>();
+  app.add_option("--steps", flags->steps, "Measured steps of each row (default 35)")
+      ->check(CLI::Range(1, 50))
+      ->type_name("N");
+  app.add_option("--directory", flags->directory, "Where files go (default ./stretto-demo)")
+      ->type_name("DIR");
+  app.add_option("--data", flags->data, "Directory of the Fashion-MNIST files")->type_name("DIR");
+  app.add_option("-o,--output", flags->job.output, "Write the result there instead of to stdout")
+      ->type_name("FILE");
+  app.add_flag("--json", flags->job.json, "One JSON document on stdout, also on failure");
+  return [flags](const Context& context) { return run_demo(*flags, context); };
+}
+
+}  // namespace stretto::cli

@@ -1,0 +1,417 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "job.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <sstream>
+#include <system_error>
+#include <utility>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "flags.hpp"
+#include "output.hpp"
+#include "stretto/comm/connect.hpp"
+#include "stretto/comm/rank_environment.hpp"
+
+namespace stretto::cli {
+namespace {
+
+/// Names the first of the file descriptors in which the ranks leave a result or an error, one for
+/// each rank. Memory and not files: nothing is left behind, whoever is killed when.
+constexpr const char* kResultsVariable = "STRETTO_CLI_RESULTS";
+constexpr int kDefaultRanks = 2;
+
+class ResultSlots {
+ public:
+  explicit ResultSlots(int ranks) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      int made = memfd_create("stretto-result", 0);
+      // Successive numbers, so that one tells a rank all.
+      if (made >= 0 && rank > 0 && made != first_ + rank) {
+        const int moved = dup2(made, first_ + rank);
+        close(made);
+        made = moved;
+      }
+      if (made < 0) {
+        throw Error(ErrorCode::kUnavailable,
+                    {"memory for the ranks' results cannot be had",
+                     fmt::format("rank {}", rank),
+                     std::error_code(errno, std::generic_category()).message(),
+                     "",
+                     "Raise the limit on open files (ulimit -n)"});
+      }
+      first_ = rank == 0 ? made : first_;
+      ++count_;
+    }
+  }
+  ~ResultSlots() {
+    for (int i = 0; i < count_; ++i) {
+      close(first_ + i);
+    }
+  }
+  ResultSlots(const ResultSlots&) = delete;
+  ResultSlots& operator=(const ResultSlots&) = delete;
+
+  [[nodiscard]] int first() const noexcept { return first_; }
+
+  [[nodiscard]] std::string read(int rank) const {
+    std::string content;
+    std::array<char, 65536> chunk{};
+    ssize_t got = 0;
+    while ((got = pread(
+                first_ + rank, chunk.data(), chunk.size(), static_cast<off_t>(content.size()))) >
+           0) {
+      content.append(chunk.data(), static_cast<std::size_t>(got));
+    }
+    return content;
+  }
+
+ private:
+  int first_ = -1;
+  int count_ = 0;
+};
+
+/// This program's file, whatever the name and path it was called by.
+std::string own_program() {
+  constexpr const char* kSelf = "/proc/self/exe";
+  std::error_code failed;
+  const std::filesystem::path program = std::filesystem::read_symlink(kSelf, failed);
+  // The link works even when the file was replaced meanwhile; the name looks better in `ps`.
+  return !failed && std::filesystem::exists(program, failed) ? program.string() : kSelf;
+}
+
+/// The descriptor this rank reports to, if a copy of this program started it.
+std::optional<int> result_descriptor(int rank) {
+  const std::optional<std::string> first = process_environment()(kResultsVariable);
+  if (!first) {
+    return std::nullopt;
+  }
+  return std::atoi(first->c_str()) + rank;  // NOLINT: written by ourselves
+}
+
+void report(int descriptor, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = write(descriptor, text.data(), text.size());
+    if (written < 0 && errno != EINTR) {
+      throw Error(ErrorCode::kUnavailable,
+                  {"the result cannot be handed over",
+                   "",
+                   std::error_code(errno, std::generic_category()).message(),
+                   "",
+                   ""});
+    }
+    text.remove_prefix(static_cast<std::size_t>(std::max<ssize_t>(written, 0)));
+  }
+}
+
+std::optional<Error> read_error(const std::string& text) {
+  const auto document = nlohmann::json::parse(text, nullptr, false);
+  if (!document.is_object() || !document.contains("error")) {
+    return std::nullopt;
+  }
+  const auto& error = document["error"];
+  const auto part = [&error](const char* key) { return error.value(key, std::string()); };
+  for (int code = 0; code <= static_cast<int>(ErrorCode::kReadyTwice); ++code) {
+    if (to_string(static_cast<ErrorCode>(code)) == part("code")) {
+      return Error(static_cast<ErrorCode>(code),
+                   {part("message"), part("where"), part("found"), part("expected"), part("help")});
+    }
+  }
+  return std::nullopt;
+}
+
+void print_result(const JobOptions& options, std::string_view text) {
+  if (options.output.empty()) {
+    write_stdout(text);
+  } else {
+    write_file(options.output, text);
+  }
+}
+
+int print_failure(const JobOptions& options, const Failure& failure) {
+  if (options.json) {
+    nlohmann::ordered_json document = error_document(failure.error);
+    if (!failure.consequences.empty()) {
+      document["consequences"] = failure.consequences;
+    }
+    write_stdout(document.dump(2) + "\n");
+  } else {
+    std::string text = error_text(failure.error);
+    if (!failure.consequences.empty()) {
+      text += "  then:     " + failure.consequences + "\n";
+    }
+    std::fputs(text.c_str(), stderr);
+  }
+  return failure.code;
+}
+
+int launch_copies(const JobOptions& options, int ranks, const std::vector<std::string>& arguments) {
+  LaunchOptions launch_options;
+  launch_options.ranks = ranks;
+  if (!options.rank_map.empty()) {
+    launch_options.rank_map = read_rank_map(options.rank_map);
+  }
+  const ResultSlots slots(ranks);
+  launch_options.environment = {fmt::format("{}={}", kResultsVariable, slots.first())};
+  std::vector<std::string> command = {own_program()};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  const LaunchResult result = launch(command, launch_options);
+
+  if (result.interrupted) {
+    if (options.json) {
+      write_stdout(nlohmann::ordered_json{{"schema", "stretto.error/1"},
+                                          {"error",
+                                           {{"code", "interrupted"},
+                                            {"message", "interrupted before there was a result"},
+                                            {"where", ""},
+                                            {"found", ""},
+                                            {"expected", ""},
+                                            {"help", ""}}}}
+                       .dump(2) +
+                   "\n");
+    }
+    return kInterrupted;
+  }
+  std::vector<RankError> errors;
+  for (const RankExit& exit : result.exits) {
+    if (exit.exit_code != 0) {
+      if (std::optional<Error> error = read_error(slots.read(exit.rank))) {
+        errors.push_back({exit.rank, *std::move(error)});
+      }
+    }
+  }
+  if (result.exit_code != 0 || !errors.empty()) {
+    return print_failure(options, root_cause(result, errors));
+  }
+  print_result(options, slots.read(0));
+  return 0;
+}
+
+int be_rank(const JobOptions& options,
+            const RankEnvironment& environment,
+            const std::function<std::string(Communicator&)>& body) {
+  const std::optional<int> descriptor = result_descriptor(environment.rank);
+  try {
+    ShmOptions shm;
+    shm.timeout = std::chrono::duration_cast<Nanoseconds>(
+        from_flag("--timeout", [&] { return parse_duration(options.timeout); }));
+    shm.emulate = options.machine();
+    const std::unique_ptr<Communicator> communicator = connect(environment, shm);
+    const std::string text = body(*communicator);
+    // All ranks are past their last operation before the first one goes.
+    communicator->barrier().wait();
+    if (environment.rank == 0) {
+      if (descriptor) {
+        report(*descriptor, text);
+      } else {
+        print_result(options, text);
+      }
+    }
+    return 0;
+  } catch (const Error& error) {
+    if (descriptor) {
+      report(*descriptor, error_document(error).dump());
+      return exit_code(error.code());
+    }
+    // One document and not one per rank: the other ranks fail with it or because of it.
+    if (options.json && environment.rank != 0) {
+      std::fputs(fmt::format("[{}] {}", environment.rank, error_text(error)).c_str(), stderr);
+      return exit_code(error.code());
+    }
+    throw;
+  }
+}
+
+std::string name_ranks(std::vector<int> ranks) {
+  std::sort(ranks.begin(), ranks.end());
+  return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
+}
+
+/// What the ranks other than `cause` did, in one line. Ranks that failed in the same way as the
+/// cause are not worth it.
+std::string others(const Error& cause, int cause_rank, const std::vector<RankError>& errors) {
+  std::string text;
+  std::vector<std::string_view> codes;
+  for (const RankError& failed : errors) {
+    const std::string_view code = to_string(failed.error.code());
+    const bool same = failed.error.code() == cause.code() &&
+                      failed.error.detail().message == cause.detail().message;
+    if (failed.rank == cause_rank || same ||
+        std::find(codes.begin(), codes.end(), code) != codes.end()) {
+      continue;
+    }
+    codes.push_back(code);
+    std::vector<int> ranks;
+    for (const RankError& other : errors) {
+      if (other.rank != cause_rank && other.error.code() == failed.error.code()) {
+        ranks.push_back(other.rank);
+      }
+    }
+    text += fmt::format("{}{} failed with {}", text.empty() ? "" : "; ", name_ranks(ranks), code);
+  }
+  return text;
+}
+
+Error killed(const RankExit& exit, const std::vector<RankError>& errors) {
+  // The survivors know how far the job was.
+  std::string where;
+  for (const RankError& survivor : errors) {
+    if (survivor.error.code() == ErrorCode::kPeerLost && where.empty()) {
+      where = survivor.error.detail().where;
+    }
+  }
+  const char* name = sigabbrev_np(exit.signal);
+  std::string help = "See what the rank printed above";
+  if (exit.signal == SIGKILL) {
+    help = "Somebody killed it, or the system was out of memory (see dmesg)";
+  }
+  return {ErrorCode::kPeerLost,
+          {fmt::format("rank {} (pid {}) was killed by signal {} (SIG{})",
+                       exit.rank,
+                       exit.pid,
+                       exit.signal,
+                       name == nullptr ? "?" : name),
+           where,
+           "",
+           "",
+           help}};
+}
+
+}  // namespace
+
+void JobOptions::add_to(CLI::App& app) {
+  app.add_option("-n,--ranks", ranks, "Ranks to start on this host (default: as --emulate, or 2)")
+      ->check(CLI::Range(1, 1024))
+      ->type_name("RANKS");
+  app.add_option("--backend", backend, "How ranks communicate: shm")->type_name("NAME");
+  app.add_option("--emulate",
+                 emulate,
+                 "Deliver messages as this machine would: RANKS@BANDWIDTH,LATENCY as in "
+                 "4@5Gbit/s,50us, or a .json file")
+      ->type_name("M");
+  app.add_option("--timeout", timeout, "Longest time for any one operation (default 30s)")
+      ->type_name("TIME");
+  app.add_option("--rank-map", rank_map, "File of rank numbers, one for each process started")
+      ->type_name("FILE");
+  app.add_option("-o,--output", output, "Write the result there instead of to stdout")
+      ->type_name("FILE");
+  app.add_flag("--json", json, "One JSON document on stdout, also on failure");
+}
+
+std::optional<Machine> JobOptions::machine() const {
+  if (emulate.empty()) {
+    return std::nullopt;
+  }
+  if (emulate.ends_with(".json")) {
+    const std::string text = read_file(emulate, "--emulate");
+    return from_file(emulate, [&] { return machine_from_json(text, emulate); });
+  }
+  return from_flag("--emulate", [&] { return machine_from_spec(emulate); });
+}
+
+int run_job(const JobOptions& options,
+            const std::vector<std::string>& arguments,
+            const std::function<std::string(Communicator&)>& body) {
+  if (options.backend != "shm") {
+    throw Error(ErrorCode::kUnavailable,
+                {fmt::format("this build has no backend '{}'", options.backend),
+                 "--backend",
+                 options.backend,
+                 "shm",
+                 ""});
+  }
+  (void)from_flag("--timeout", [&] { return parse_duration(options.timeout); });
+  const std::optional<Machine> machine = options.machine();
+  const RankEnvironment environment = detect_rank_environment(process_environment());
+  const bool launched = environment.launcher != "none";
+  int ranks = environment.world_size;
+  if (!launched) {
+    ranks = machine ? machine->ranks() : kDefaultRanks;
+    ranks = options.ranks != 0 ? options.ranks : ranks;
+  }
+  if (options.ranks != 0 && options.ranks != ranks) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {fmt::format("{} started another number of ranks", environment.launcher),
+                 "-n",
+                 fmt::format("{}", options.ranks),
+                 fmt::format("{}", ranks),
+                 fmt::format("Leave -n to {}", environment.launcher)});
+  }
+  if (machine && machine->ranks() != ranks) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {"the emulated machine has another number of ranks",
+                 fmt::format("--emulate {}", options.emulate),
+                 fmt::format("a machine of {}", machine->ranks()),
+                 fmt::format("{}, as {} says", ranks, launched ? environment.launcher : "-n"),
+                 launched ? "" : "Leave out -n: the machine's ranks then hold"});
+  }
+  return launched ? be_rank(options, environment, body) : launch_copies(options, ranks, arguments);
+}
+
+Failure root_cause(const LaunchResult& result, const std::vector<RankError>& errors) {
+  for (const RankExit& exit : result.exits) {
+    if (exit.signal != 0 && !exit.ended_by_us) {
+      Error error = killed(exit, errors);
+      std::string consequences = others(error, exit.rank, errors);
+      return {std::move(error), std::move(consequences), exit_code(ErrorCode::kPeerLost)};
+    }
+  }
+  const auto is_cause = [](const RankError& failed) {
+    return failed.error.code() != ErrorCode::kPeerLost;
+  };
+  auto cause = std::find_if(errors.begin(), errors.end(), is_cause);
+  cause = cause == errors.end() ? errors.begin() : cause;
+  if (cause != errors.end()) {
+    return {
+        cause->error, others(cause->error, cause->rank, errors), exit_code(cause->error.code())};
+  }
+  const auto exit = std::find_if(result.exits.begin(), result.exits.end(), [](const RankExit& one) {
+    return one.exit_code != 0;
+  });
+  const int rank = exit == result.exits.end() ? 0 : exit->rank;
+  return {Error(ErrorCode::kBackend,
+                {fmt::format("rank {} ended without saying why", rank),
+                 "",
+                 fmt::format("exit code {}", result.exit_code),
+                 "0",
+                 "See what the rank printed above"}),
+          "",
+          1};
+}
+
+std::vector<int> read_rank_map(const std::string& path) {
+  std::istringstream lines(read_file(path, "--rank-map"));
+  std::vector<int> map;
+  std::string line;
+  for (int number = 1; std::getline(lines, line); ++number) {
+    std::istringstream words(line.substr(0, line.find('#')));
+    for (std::string word; words >> word;) {
+      int rank = -1;
+      const auto [end, status] = std::from_chars(word.data(), word.data() + word.size(), rank);
+      if (status != std::errc() || end != word.data() + word.size() || rank < 0) {
+        throw Error(ErrorCode::kParse,
+                    {"the rank map has something that is not a rank",
+                     fmt::format("{}:{}", path, number),
+                     fmt::format("'{}'", word),
+                     "whole numbers from 0, separated by white space",
+                     ""});
+      }
+      map.push_back(rank);
+    }
+  }
+  return map;
+}
+
+}  // namespace stretto::cli

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "stretto/base/units.hpp"
+#include "stretto/comm/communicator.hpp"
+#include "stretto/data/machine.hpp"
+#include "stretto/run/launcher.hpp"
+
+namespace CLI {
+class App;
+}
+
+namespace stretto::cli {
+
+/// Where ranks come from and how they are connected.
+struct JobOptions {
+  int ranks = 0;  ///< 0 = as the machine, the launcher or the default says.
+  std::string backend = "shm";
+  std::string emulate;
+  std::string timeout = "30s";
+  std::string rank_map;
+  std::string output;  ///< Of the result; empty = stdout.
+  bool json = false;
+
+  void add_to(CLI::App& app);
+  [[nodiscard]] std::optional<Machine> machine() const;
+};
+
+/// The process ids of ranks that failed, why, and what the others did.
+struct Failure {
+  Error error;
+  std::string consequences;  ///< What happened to the other ranks because of it; may be empty.
+  int code = 1;              ///< Exit code.
+};
+
+/// What one rank left behind when it failed.
+struct RankError {
+  int rank = 0;
+  Error error;
+};
+
+/// The cause among the many failures of a job: a rank that was killed before one that failed by
+/// itself, and that before one that only lost its peer.
+[[nodiscard]] Failure root_cause(const LaunchResult& result, const std::vector<RankError>& errors);
+
+/// Runs `body` on every rank of a job. A process that no launcher started becomes one: it starts
+/// copies of itself (`arguments` as given to it), waits for them, and prints what rank 0's body
+/// returned. Started as a rank, by itself or by mpirun, torchrun..., it runs the body; rank 0's
+/// text is the result.
+/// @return the exit code.
+/// @throws Error for what fails before the ranks exist, or in this rank.
+int run_job(const JobOptions& options,
+            const std::vector<std::string>& arguments,
+            const std::function<std::string(Communicator&)>& body);
+
+/// One rank for every number in the file, separated by white space; `#` begins a comment.
+/// @throws Error kParse.
+[[nodiscard]] std::vector<int> read_rank_map(const std::string& path);
+
+}  // namespace stretto::cli

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <exception>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "commands.hpp"
+#include "output.hpp"
+#include "stretto/base/error.hpp"
+#include "stretto/base/text.hpp"
+#include "version.hpp"
+
+namespace stretto::cli {
+namespace {
+
+struct Command {
+  std::string_view name;
+  Action (*add)(CLI::App&);
+};
+constexpr std::array kCommands = {
+    Command{"demo", add_demo},
+    Command{"train", add_train},
+    Command{"replay", add_replay},
+    Command{"run", add_run},
+};
+
+[[noreturn]] void fail_usage(std::string message, std::string where, std::string help) {
+  throw Error(ErrorCode::kInvalidArgument,
+              {std::move(message), std::move(where), "", "", std::move(help)});
+}
+
+void check_command(const std::vector<std::string>& arguments) {
+  std::vector<std::string_view> names;
+  for (const Command& command : kCommands) {
+    names.push_back(command.name);
+  }
+  const bool known =
+      !arguments.empty() && (arguments[0].starts_with('-') ||
+                             std::find(names.begin(), names.end(), arguments[0]) != names.end());
+  if (known) {
+    return;
+  }
+  if (arguments.empty()) {
+    fail_usage("no command", "", fmt::format("Commands: {}. See stretto --help", join(names)));
+  }
+  fail_usage(fmt::format("no command {}", quote(arguments[0])), "", suggest(arguments[0], names));
+}
+
+/// What CLI11 did not know: it has no suggestions of its own.
+void check_rest(const CLI::App& command) {
+  const std::vector<std::string> rest = command.remaining();
+  if (rest.empty()) {
+    return;
+  }
+  const std::string word = rest[0].substr(0, rest[0].find('='));
+  const std::string help = fmt::format("See stretto {} --help", command.get_name());
+  if (!word.starts_with('-')) {
+    fail_usage(fmt::format("unexpected argument {}", quote(word)), command.get_name(), help);
+  }
+  std::vector<std::string> flags;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) {
+      flags.push_back("--" + name);
+    }
+  }
+  const std::vector<std::string_view> known(flags.begin(), flags.end());
+  const std::string_view near = nearest(word, known);
+  fail_usage(fmt::format("no flag {}", quote(word)),
+             command.get_name(),
+             near.empty() ? help : fmt::format("Did you mean '{}'? {}", near, help));
+}
+
+/// CLI11's messages, in our form: `--steps: Value 0 not in range...`.
+[[noreturn]] void fail_parse(const CLI::App& app, const CLI::ParseError& error) {
+  const auto parsed = app.get_subcommands();
+  const std::string command = parsed.empty() ? "" : parsed[0]->get_name();
+  fail_usage(error.what(),
+             command,
+             fmt::format("See stretto {}{}--help", command, command.empty() ? "" : " "));
+}
+
+int run(Context context) {
+  CLI::App app("Stretto hides gradient communication behind compute", "stretto");
+  app.footer(
+      "Examples:\n"
+      "  stretto demo\n"
+      "  stretto train -n 2 --epochs 5\n"
+      "  stretto replay resnet50 --emulate 8@5Gbit/s,50us");
+  app.set_version_flag("--version", fmt::format("stretto {}", kVersion));
+  std::map<const CLI::App*, Action> actions;
+  for (const Command& command : kCommands) {
+    CLI::App* sub = app.add_subcommand(std::string(command.name));
+    sub->allow_extras();
+    actions[sub] = command.add(*sub);
+  }
+
+  check_command(context.arguments);
+  try {
+    std::vector<std::string> reversed(context.arguments.rbegin(), context.arguments.rend());
+    app.parse(reversed);
+  } catch (const CLI::CallForHelp&) {
+    write_stdout(app.help());
+    return 0;
+  } catch (const CLI::CallForVersion& version) {
+    write_stdout(std::string(version.what()) + "\n");
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    for (const CLI::App* command : app.get_subcommands()) {
+      check_rest(*command);
+    }
+    fail_parse(app, error);
+  }
+  const auto parsed = app.get_subcommands();
+  if (parsed.empty()) {
+    check_command({});
+  }
+  check_rest(*parsed[0]);
+  if (!context.program.empty() && parsed[0]->get_name() != "run") {
+    fail_usage("only 'run' starts a program",
+               parsed[0]->get_name(),
+               "Remove what follows --, or use stretto run -n RANKS -- PROGRAM ARGS");
+  }
+  return actions[parsed[0]](context);
+}
+
+int report_failure(const Error& error, bool json) noexcept {
+  try {
+    if (json) {
+      write_stdout(error_document(error).dump(2) + "\n");
+    } else {
+      std::fputs(error_text(error).c_str(), stderr);
+    }
+  } catch (const std::exception& second) {
+    std::fputs(second.what(), stderr);
+    std::fputs("\n", stderr);
+  }
+  return exit_code(error.code());
+}
+
+}  // namespace
+}  // namespace stretto::cli
+
+int main(int argc, char** argv) {
+  using stretto::Error;
+  using stretto::ErrorCode;
+  bool json = false;
+  try {
+    stretto::cli::Context context;
+    const std::vector<std::string> all(argv + 1, argv + argc);
+    const auto dashes = std::find(all.begin(), all.end(), "--");
+    context.arguments.assign(all.begin(), dashes);
+    if (dashes != all.end()) {
+      context.program.assign(dashes + 1, all.end());
+    }
+    json = std::find(context.arguments.begin(), context.arguments.end(), "--json") !=
+           context.arguments.end();
+    return stretto::cli::run(std::move(context));
+  } catch (const Error& error) {
+    return stretto::cli::report_failure(error, json);
+  } catch (const std::bad_alloc&) {
+    return stretto::cli::report_failure(Error(ErrorCode::kUnavailable, "out of memory"), json);
+  } catch (const std::exception& error) {
+    return stretto::cli::report_failure(Error(ErrorCode::kBackend, error.what()), json);
+  }
+}

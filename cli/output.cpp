@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "output.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <system_error>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+namespace stretto::cli {
+namespace {
+
+std::string reason() {
+  return std::error_code(errno, std::generic_category()).message();
+}
+
+bool is_terminal(int descriptor) {
+  // Read once, before any thread is started.
+  const char* term = std::getenv("TERM");  // NOLINT(concurrency-mt-unsafe)
+  return isatty(descriptor) == 1 && (term == nullptr || std::string_view(term) != "dumb");
+}
+
+}  // namespace
+
+int exit_code(ErrorCode code) noexcept {
+  switch (code) {
+    case ErrorCode::kInvalidArgument:
+      return 2;
+    case ErrorCode::kParse:
+      return 3;
+    case ErrorCode::kMismatch:
+      return 4;
+    case ErrorCode::kUnavailable:
+      return 5;
+    case ErrorCode::kTimeout:
+      return 124;
+    case ErrorCode::kBackend:
+    case ErrorCode::kPeerLost:
+    case ErrorCode::kNeverReady:
+    case ErrorCode::kReadyTwice:
+      return 1;
+  }
+  return 1;
+}
+
+nlohmann::ordered_json error_document(const Error& error) {
+  const ErrorDetail& detail = error.detail();
+  return {{"schema", "stretto.error/1"},
+          {"error",
+           {{"code", to_string(error.code())},
+            {"message", detail.message},
+            {"where", detail.where},
+            {"found", detail.found},
+            {"expected", detail.expected},
+            {"help", detail.help}}}};
+}
+
+std::string error_text(const Error& error) {
+  const ErrorDetail& detail = error.detail();
+  std::string text = fmt::format("error[{}]: {}\n", to_string(error.code()), detail.message);
+  const auto line = [&text](std::string_view name, const std::string& value) {
+    if (!value.empty()) {
+      text += fmt::format("  {:<9} {}\n", fmt::format("{}:", name), value);
+    }
+  };
+  line("where", detail.where);
+  line("found", detail.found);
+  line("expected", detail.expected);
+  line("help", detail.help);
+  return text;
+}
+
+void write_stdout(std::string_view text) {
+  // Not at start: programs that `stretto run` starts would inherit it.
+  std::signal(SIGPIPE, SIG_IGN);  // NOLINT(cert-err33-c): it cannot fail for SIGPIPE
+  while (!text.empty()) {
+    const ssize_t written = write(STDOUT_FILENO, text.data(), text.size());
+    if (written >= 0) {
+      text.remove_prefix(static_cast<std::size_t>(written));
+    } else if (errno == EPIPE) {
+      return;
+    } else if (errno != EINTR) {
+      throw Error(ErrorCode::kUnavailable, {"stdout cannot be written", "", reason(), "", ""});
+    }
+  }
+}
+
+void write_file(const std::filesystem::path& path, std::string_view content) {
+  errno = 0;
+  std::ofstream out(path, std::ios::binary | std::ios::trunc);
+  out.write(content.data(), static_cast<std::streamsize>(content.size()));
+  out.close();
+  if (!out) {
+    throw Error(ErrorCode::kUnavailable,
+                {"a file cannot be written",
+                 path.string(),
+                 reason(),
+                 "a place where files can be made",
+                 "Check that the directory exists, is yours, and has room"});
+  }
+}
+
+std::string read_file(const std::filesystem::path& path, std::string_view named_by) {
+  errno = 0;
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream content;
+  // Streaming an empty file sets failbit on `content`; that is not a failure to read.
+  if (in && in.peek() != std::ifstream::traits_type::eof()) {
+    content << in.rdbuf();
+  }
+  if (errno != 0 || !in.is_open() || in.bad()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {"a file cannot be read",
+                 fmt::format("{} {}", named_by, path.string()),
+                 reason(),
+                 "a file",
+                 ""});
+  }
+  return std::move(content).str();
+}
+
+bool use_color() {
+  const char* no_color = std::getenv("NO_COLOR");  // NOLINT(concurrency-mt-unsafe): as above
+  return is_terminal(STDOUT_FILENO) && (no_color == nullptr || *no_color == '\0');
+}
+
+bool show_progress() {
+  return is_terminal(STDERR_FILENO);
+}
+
+}  // namespace stretto::cli

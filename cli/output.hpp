@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "stretto/base/error.hpp"
+
+/// What goes to the user: results on stdout, everything else on stderr.
+namespace stretto::cli {
+
+inline constexpr int kInterrupted = 130;
+
+/// 1 run failed, 2 usage, 3 bad input data, 4 check failed, 5 environment lacks something, 124
+/// time-out.
+[[nodiscard]] int exit_code(ErrorCode code) noexcept;
+
+/// `{"schema": "stretto.error/1", "error": {...}}`
+[[nodiscard]] nlohmann::ordered_json error_document(const Error& error);
+/// `error[parse]: message`, and a line each for where, found, expected, help.
+[[nodiscard]] std::string error_text(const Error& error);
+
+/// Writes all of `text` to stdout. A reader that has gone (`| head`) is not an error.
+/// @throws Error kUnavailable when it cannot be written.
+void write_stdout(std::string_view text);
+/// @throws Error kUnavailable naming the file.
+void write_file(const std::filesystem::path& path, std::string_view content);
+/// @throws Error kInvalidArgument naming the flag or argument that named the file.
+[[nodiscard]] std::string read_file(const std::filesystem::path& path, std::string_view named_by);
+
+/// Colours on stdout: a terminal, and the user did not ask for none (NO_COLOR, TERM=dumb).
+[[nodiscard]] bool use_color();
+/// A progress line on stderr is seen by somebody.
+[[nodiscard]] bool show_progress();
+
+}  // namespace stretto::cli

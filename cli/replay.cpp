@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stretto/workload/replay.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "commands.hpp"
+#include "flags.hpp"
+#include "job.hpp"
+#include "output.hpp"
+#include "result.hpp"
+#include "schedule.hpp"
+#include "stretto/analyze/analyze.hpp"
+#include "stretto/data/models.hpp"
+#include "stretto/data/step_profile.hpp"
+#include "stretto/plan/fixed_plans.hpp"
+#include "stretto/report/report.hpp"
+
+namespace stretto::cli {
+namespace {
+
+struct ReplayFlags {
+  JobOptions job;
+  ScheduleOptions schedule;
+  ArtifactOptions artifacts;
+  std::string profile;
+  std::string compute = "wait";
+  std::optional<double> compute_s;
+  AssumedDevice device;
+};
+
+ComputeMode compute_mode(const std::string& name) {
+  if (name == "wait") {
+    return ComputeMode::kWait;
+  }
+  if (name == "busy") {
+    return ComputeMode::kBusy;
+  }
+  throw Error(
+      ErrorCode::kInvalidArgument,
+      {"no such stand-in for compute", "--compute", fmt::format("'{}'", name), "wait or busy", ""});
+}
+
+/// A model's name, a model table, or a profile: a file is a profile if it says so.
+StepProfile load_profile(const ReplayFlags& flags) {
+  const std::vector<std::string> names = model_names();
+  if (std::find(names.begin(), names.end(), flags.profile) != names.end()) {
+    return profile_from_model_json(model_json(flags.profile), flags.profile, flags.device);
+  }
+  if (!std::filesystem::exists(flags.profile) &&
+      flags.profile.find_first_of("./") == std::string::npos) {
+    // Not a file, and not meant as one: says which models there are.
+    return from_flag("PROFILE", [&] {
+      return profile_from_model_json(model_json(flags.profile), flags.profile, flags.device);
+    });
+  }
+  const std::string text = read_file(flags.profile, "PROFILE");
+  return from_file(flags.profile, [&] {
+    return text.find("\"stretto.step_profile/") != std::string::npos
+               ? step_profile_from_json(text, flags.profile)
+               : profile_from_model_json(text, flags.profile, flags.device);
+  });
+}
+
+std::string report(const ReplayFlags& flags,
+                   const Context& context,
+                   const StepProfile& profile,
+                   const ScheduleOptions::Resolved& resolved,
+                   const Communicator& communicator,
+                   const ReplayResult& result) {
+  const std::optional<Machine> machine = flags.job.machine();
+  AnalyzeOptions analysis;
+  analysis.samples_per_step = profile.batch * std::int64_t{communicator.size()};
+  analysis.machine = machine;
+  analysis.one_rank_step = flags.artifacts.one_rank_step();
+  const Run run{fmt::format("{}: {}", profile.model, resolved.name),
+                std::string(to_string(resolved.session.schedule)),
+                analyze(result.timeline, analysis),
+                std::nullopt,
+                std::nullopt,
+                std::nullopt,
+                result.plan_hash};
+  const Provenance provenance{"replay",
+                              context.arguments,
+                              communicator.size(),
+                              std::string(communicator.backend()),
+                              machine ? machine->name : "",
+                              0,
+                              profile.assumptions};
+  const std::vector<std::string> files = flags.artifacts.write(result.timeline, resolved.plan);
+  if (flags.job.json) {
+    nlohmann::ordered_json document = result_document(provenance, {run}, files);
+    document["model"] = profile.model;
+    document["basis"] = to_string(profile.basis);
+    document["compute"] = flags.compute;
+    document["values_checked"] = result.values_checked;
+    return document.dump(2) + "\n";
+  }
+  return verdict(run, provenance) + "\n" + comparison_table({{run.name, run.summary}}) + "\n" +
+         text_summary(run.summary) +
+         fmt::format("\n{}: {} of gradients in {} tensors, times {}{}{}\n",
+                     profile.model,
+                     format(profile.bytes()),
+                     profile.tensors.size(),
+                     to_string(profile.basis),
+                     profile.assumptions.empty() ? "" : ": ",
+                     profile.assumptions) +
+         fmt::format("{} reduced values looked at, all right\n", result.values_checked) +
+         file_list(files) +
+         fmt::format(
+             "next: stretto replay {} --schedule {}   (the other schedule, for comparison)\n",
+             flags.profile,
+             run.schedule == "serial" ? "overlap" : "serial");
+}
+
+int run_replay(const ReplayFlags& flags, const Context& context) {
+  const StepProfile profile = load_profile(flags);
+  const ScheduleOptions::Resolved resolved = flags.schedule.resolve(tensors_of(profile));
+  (void)flags.artifacts.one_rank_step();
+  ReplayOptions options;
+  options.plan = resolved.plan;
+  options.session = resolved.session;
+  options.steps = flags.schedule.steps;
+  options.warmup = flags.schedule.warmup;
+  options.mode = compute_mode(flags.compute);
+  if (flags.compute_s) {
+    options.compute = Seconds(*flags.compute_s);
+  }
+  return run_job(flags.job, context.arguments, [&](Communicator& communicator) {
+    options.on_progress = progress_line(communicator, resolved.name, flags.job.json);
+    const ReplayResult result = replay(communicator, profile, options);
+    return communicator.rank() == 0
+               ? report(flags, context, profile, resolved, communicator, result)
+               : std::string();
+  });
+}
+
+}  // namespace
+
+Action add_replay(CLI::App& app) {
+  app.description(
+      "Runs a model's step with real ranks and real gradient bytes; compute is waited for");
+  std::string names;
+  for (const std::string& name : model_names()) {
+    names += (names.empty() ? "" : ", ") + name;
+  }
+  app.footer("Models: " + names +
+             "\n\nExamples:\n"
+             "  stretto replay resnet50 --emulate 8@5Gbit/s,50us\n"
+             "  stretto replay bert_large -n 2 --compute-s 0.2 --buckets ddp\n"
+             "  stretto replay my_profile.json --emulate 4@10Gbit/s,20us --schedule serial --json");
+  const auto flags = std::make_shared<ReplayFlags>();
+  flags->schedule.warmup = 3;
+  flags->schedule.steps = 20;
+  app.add_option("PROFILE", flags->profile, "A model's name, or a profile or model table as JSON")
+      ->required();
+  flags->job.add_to(app);
+  flags->schedule.add_to(app);
+  app.add_option("--steps", flags->schedule.steps, "Measured steps (default 20)")
+      ->check(CLI::Range(1, 1000000))
+      ->type_name("N");
+  app.add_option("--compute-s",
+                 flags->compute_s,
+                 "Stretch the profile so that a step computes for so many seconds")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("S");
+  app.add_option("--compute",
+                 flags->compute,
+                 "wait (as a GPU would, without the CPU; default) or busy (arithmetic)")
+      ->type_name("HOW");
+  app.add_option("--device-flops",
+                 flags->device.flops_per_s,
+                 "Sustained rate assumed for a model (default 50e12)")
+      ->check(CLI::PositiveNumber)
+      ->type_name("X");
+  app.add_option("--batch", flags->device.batch, "Samples per rank assumed for a model")
+      ->check(CLI::Range(1, 1 << 30))
+      ->type_name("N");
+  flags->artifacts.add_to(app);
+  return [flags](const Context& context) { return run_replay(*flags, context); };
+}
+
+}  // namespace stretto::cli

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "result.hpp"
+
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include "output.hpp"
+#include "stretto/report/report.hpp"
+#include "version.hpp"
+
+namespace stretto::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+std::string processor() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);) {
+    if (line.starts_with("model name") && line.find(": ") != std::string::npos) {
+      return line.substr(line.find(": ") + 2);
+    }
+  }
+  return "unknown";
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
+}
+
+template <typename T>
+ordered_json or_null(const std::optional<T>& value) {
+  return value ? ordered_json(*value) : ordered_json(nullptr);
+}
+
+ordered_json run_json(const Run& run) {
+  return {{"name", run.name},
+          {"schedule", run.schedule},
+          {"summary", ordered_json::parse(to_json(run.summary))},
+          {"loss", or_null(run.loss)},
+          {"accuracy", or_null(run.accuracy)},
+          {"weights_hash",
+           run.weights_hash ? ordered_json(hash_text(*run.weights_hash)) : ordered_json(nullptr)},
+          {"plan_hash", hash_text(run.plan_hash)}};
+}
+
+}  // namespace
+
+ordered_json result_document(const Provenance& provenance,
+                             const std::vector<Run>& runs,
+                             const std::vector<std::string>& files) {
+  ordered_json rows = ordered_json::array();
+  for (const Run& run : runs) {
+    rows.push_back(run_json(run));
+  }
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return {{"schema", fmt::format("stretto.{}/1", provenance.command)},
+          {"version", kVersion},
+          {"arguments", provenance.arguments},
+          {"time_unix_s", std::chrono::duration_cast<std::chrono::seconds>(now).count()},
+          {"host",
+           {{"name", host_name()},
+            {"processor", processor()},
+            {"cores", std::thread::hardware_concurrency()}}},
+          {"seed", provenance.seed},
+          {"ranks", provenance.ranks},
+          {"backend", provenance.backend},
+          {"emulated",
+           provenance.emulated.empty() ? ordered_json(nullptr) : ordered_json(provenance.emulated)},
+          {"assumptions",
+           provenance.assumptions.empty() ? ordered_json(nullptr)
+                                          : ordered_json(provenance.assumptions)},
+          {"runs", std::move(rows)},
+          {"files", files}};
+}
+
+void ArtifactOptions::add_to(CLI::App& app) {
+  app.add_option("--timeline",
+                 timeline,
+                 "Write what happened; a name ending in .trace.json gives a Chrome trace for "
+                 "Perfetto")
+      ->type_name("FILE");
+  app.add_option("--save-plan", save_plan, "Write the buckets that were used")->type_name("FILE");
+  app.add_option("--baseline",
+                 baseline,
+                 "--json result of a 1-rank run: scaling efficiency is then against it")
+      ->type_name("FILE");
+}
+
+std::vector<std::string> ArtifactOptions::write(const Timeline& recorded, const Plan& plan) const {
+  std::vector<std::string> files;
+  if (!timeline.empty()) {
+    write_file(timeline,
+               timeline.ends_with(".trace.json") ? chrome_trace(recorded) : to_json(recorded));
+    files.push_back(timeline);
+  }
+  if (!save_plan.empty()) {
+    write_file(save_plan, to_json(plan));
+    files.push_back(save_plan);
+  }
+  return files;
+}
+
+std::optional<Seconds> ArtifactOptions::one_rank_step() const {
+  if (baseline.empty()) {
+    return std::nullopt;
+  }
+  const auto document = ordered_json::parse(read_file(baseline, "--baseline"), nullptr, false);
+  try {
+    if (document.at("ranks").get<int>() == 1) {
+      return Seconds(document.at("runs").at(0).at("summary").at("step_s").get<double>());
+    }
+  } catch (const nlohmann::json::exception&) {
+    // Told below.
+  }
+  throw Error(ErrorCode::kParse,
+              {"the baseline is not the result of a 1-rank run",
+               baseline,
+               document.is_object() && document.contains("ranks")
+                   ? fmt::format("ranks: {}", document["ranks"].dump())
+                   : "another document",
+               "a --json result with \"ranks\": 1",
+               "Make one: stretto train -n 1 --json -o baseline.json"});
+}
+
+std::string verdict(const Run& run, const Provenance& provenance) {
+  return fmt::format("exposed communication: {} of a {} step ({} {}{})\n",
+                     format(run.summary.exposed),
+                     format(run.summary.step),
+                     provenance.ranks,
+                     provenance.ranks == 1 ? "rank" : "ranks",
+                     provenance.emulated.empty() ? ", " + provenance.backend
+                                                 : ", network emulated: " + provenance.emulated);
+}
+
+std::string learned(const Run& run) {
+  if (!run.accuracy || !run.loss || !run.weights_hash) {
+    return "";
+  }
+  return fmt::format("test accuracy {:.4f}, last loss {:.4f}, weights {}\n",
+                     *run.accuracy,
+                     *run.loss,
+                     hash_text(*run.weights_hash));
+}
+
+std::string file_list(const std::vector<std::string>& files) {
+  std::string text;
+  for (const std::string& file : files) {
+    text += fmt::format("wrote {}\n", file);
+  }
+  return text;
+}
+
+std::string hash_text(std::uint64_t hash) {
+  return fmt::format("{:016x}", hash);
+}
+
+OnProgress progress_line(const Communicator& communicator, std::string name, bool quiet) {
+  if (communicator.rank() != 0 || quiet || !show_progress()) {
+    return {};
+  }
+  using Clock = std::chrono::steady_clock;
+  // Shared, because std::function copies what it holds.
+  const auto last = std::make_shared<Clock::time_point>();
+  return [name = std::move(name), last](const StepProgress& progress) {
+    const bool done = progress.step == progress.steps;
+    const auto now = Clock::now();
+    if (!done && now - *last < std::chrono::milliseconds(100)) {
+      return;
+    }
+    *last = now;
+    const std::string line =
+        done ? "\r\033[K"
+             : fmt::format("\r\033[K{}: step {}/{}", name, progress.step, progress.steps);
+    std::fputs(line.c_str(), stderr);
+    std::fflush(stderr);
+  };
+}
+
+}  // namespace stretto::cli

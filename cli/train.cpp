@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stretto/workload/train.hpp"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "commands.hpp"
+#include "flags.hpp"
+#include "job.hpp"
+#include "output.hpp"
+#include "result.hpp"
+#include "schedule.hpp"
+#include "stretto/analyze/analyze.hpp"
+#include "stretto/report/report.hpp"
+#include "stretto/workload/mlp.hpp"
+
+namespace stretto::cli {
+namespace {
+
+struct TrainFlags {
+  JobOptions job;
+  ScheduleOptions schedule;
+  ArtifactOptions artifacts;
+  std::string layers = "784-512-512-10";
+  std::string data = std::string(kFashionMnistDirectory);
+  TrainOptions train;
+};
+
+std::string report(const TrainFlags& flags,
+                   const Context& context,
+                   const ScheduleOptions::Resolved& resolved,
+                   const Communicator& communicator,
+                   const TrainResult& result) {
+  const std::optional<Machine> machine = flags.job.machine();
+  AnalyzeOptions analysis;
+  analysis.samples_per_step =
+      static_cast<std::int64_t>(flags.train.batch) * std::int64_t{communicator.size()};
+  analysis.machine = machine;
+  analysis.one_rank_step = flags.artifacts.one_rank_step();
+  const Run run{resolved.name,
+                std::string(to_string(resolved.session.schedule)),
+                analyze(result.timeline, analysis),
+                result.loss,
+                result.accuracy,
+                result.weights_hash,
+                result.plan_hash};
+  const Provenance provenance{"train",
+                              context.arguments,
+                              communicator.size(),
+                              std::string(communicator.backend()),
+                              machine ? machine->name : "",
+                              flags.train.seed,
+                              ""};
+  const std::vector<std::string> files = flags.artifacts.write(result.timeline, resolved.plan);
+  if (flags.job.json) {
+    nlohmann::ordered_json document = result_document(provenance, {run}, files);
+    document["steps"] = result.steps;
+    document["kernels"] = result.kernels;
+    return document.dump(2) + "\n";
+  }
+  return verdict(run, provenance) + "\n" + comparison_table({{run.name, run.summary}}) + "\n" +
+         text_summary(run.summary) + "\n" + learned(run) + file_list(files) +
+         fmt::format("next: stretto train --schedule {}   (the other schedule, for comparison)\n",
+                     run.schedule == "serial" ? "overlap" : "serial");
+}
+
+int run_train(TrainFlags flags, const Context& context) {
+  flags.train.widths = from_flag("--layers", [&] { return parse_widths(flags.layers); });
+  const ScheduleOptions::Resolved resolved =
+      flags.schedule.resolve(mlp_tensors(flags.train.widths));
+  (void)flags.artifacts.one_rank_step();
+  flags.train.plan = resolved.plan;
+  flags.train.session = resolved.session;
+  flags.train.steps = flags.schedule.steps;
+  flags.train.warmup = flags.schedule.warmup;
+  return run_job(flags.job, context.arguments, [&](Communicator& communicator) {
+    const Dataset dataset = load_fashion_mnist(flags.data);
+    flags.train.on_progress = progress_line(communicator, resolved.name, flags.job.json);
+    const TrainResult result = train(communicator, dataset, flags.train);
+    return communicator.rank() == 0 ? report(flags, context, resolved, communicator, result)
+                                    : std::string();
+  });
+}
+
+}  // namespace
+
+Action add_train(CLI::App& app) {
+  app.description("Trains a network on Fashion-MNIST, data-parallel, on local ranks");
+  app.footer(
+      "Examples:\n"
+      "  stretto train -n 2 --epochs 5\n"
+      "  stretto train --emulate 4@1Gbit/s,50us --batch 256 --steps 30 --schedule serial\n"
+      "  stretto train -n 2 --buckets 256K --timeline run.trace.json --json -o result.json");
+  // Shared with the action, which outlives this function and is copied.
+  const auto flags = std::make_shared<TrainFlags>();
+  flags->schedule.warmup = 5;
+  flags->job.add_to(app);
+  flags->schedule.add_to(app);
+  auto* steps =
+      app.add_option("--steps", flags->schedule.steps, "Measured steps, instead of --epochs")
+          ->check(CLI::Range(1, 1000000))
+          ->type_name("N");
+  app.add_option("--epochs",
+                 flags->train.epochs,
+                 "Passes over the training images, the warm-up included (default 1)")
+      ->excludes(steps)
+      ->check(CLI::Range(1, 10000))
+      ->type_name("N");
+  app.add_option("--batch", flags->train.batch, "Images per rank and step (default 64)")
+      ->check(CLI::Range(1, 1 << 20))
+      ->type_name("N");
+  app.add_option("--layers", flags->layers, "Widths of the network (default 784-512-512-10)")
+      ->type_name("A-B-C");
+  app.add_option("--lr",
+                 flags->train.learning_rate,
+                 "Learning rate of one rank, scaled with ranks (default 0.05)")
+      ->type_name("X");
+  app.add_option("--momentum", flags->train.momentum, "Of SGD (default 0.9)")->type_name("X");
+  app.add_option("--seed", flags->train.seed, "Of weights and order of images (default 1)")
+      ->type_name("N");
+  app.add_option("--data", flags->data, "Directory of the Fashion-MNIST files")->type_name("DIR");
+  flags->artifacts.add_to(app);
+  return [flags](const Context& context) { return run_train(*flags, context); };
+}
+
+}  // namespace stretto::cli

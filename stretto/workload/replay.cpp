@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stretto/workload/replay.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "stretto/base/error.hpp"
+#include "stretto/workload/emulation_check.hpp"
+#include "stretto/workload/sampled_gradients.hpp"
+#include "stretto/workload/stand_in.hpp"
+
+namespace stretto {
+namespace {
+
+void check(const StepProfile& profile, const Plan& plan) {
+  const auto fits = [](const ProfileTensor& tensor, const TensorSpec& spec) {
+    return tensor.name == spec.name && tensor.dtype == spec.dtype && tensor.shape == spec.shape;
+  };
+  if (!std::equal(profile.tensors.begin(),
+                  profile.tensors.end(),
+                  plan.tensors.begin(),
+                  plan.tensors.end(),
+                  fits)) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {"the plan is for another model",
+                 "plan",
+                 fmt::format("{} tensors, {}", plan.tensors.size(), format(plan.bytes())),
+                 fmt::format("the {} tensors of {}, {}, in the order of its profile",
+                             profile.tensors.size(),
+                             profile.model,
+                             format(profile.bytes())),
+                 "Make the plan from the same profile"});
+  }
+}
+
+double time_scale(const StepProfile& profile, const ReplayOptions& options) {
+  if (!options.compute) {
+    return 1.0;
+  }
+  if (profile.compute_end <= Seconds(0) || *options.compute < Seconds(0)) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        {"the compute time cannot be stretched",
+         "compute time",
+         fmt::format(
+             "{} in the profile, {} wanted", format(profile.compute_end), format(*options.compute)),
+         "a profile with compute, and a time of zero or more",
+         ""});
+  }
+  return *options.compute / profile.compute_end;
+}
+
+SessionOptions with_mean(SessionOptions options) {
+  options.op = ReduceOp::kMean;
+  return options;
+}
+
+struct Replayer {
+  Replayer(Communicator& communicator, const StepProfile& of, const ReplayOptions& options)
+      : profile(of),
+        scale(time_scale(of, options)),
+        session(communicator, options.plan, with_mean(options.session)),
+        compute(options.mode),
+        gradients(session, communicator.rank(), communicator.size()) {
+    session.on_bucket(
+        [this](std::size_t bucket, const std::vector<TensorRange>&) { update(bucket); });
+  }
+
+  /// Computes up to `at` of the profile and records it.
+  void compute_to(Seconds at, RecordKind kind, std::string_view name) {
+    const RecordScope scope(session.recorder(), kind, name);
+    compute.advance_to(at * scale);
+  }
+
+  void update(std::size_t bucket) {
+    const Seconds whole = (profile.compute_end - profile.backward_end) * scale;
+    if (whole <= Seconds(0)) {
+      return;
+    }
+    const RecordScope scope(session.recorder(), RecordKind::kOptimizer, "optimizer");
+    compute.spend(whole *
+                  (static_cast<double>(session.plan().buckets[bucket].bytes().count()) /
+                   static_cast<double>(std::max<std::int64_t>(profile.bytes().count(), 1))));
+  }
+
+  void step() {
+    const std::uint32_t number = session.step();
+    compute.begin_step();
+    Seconds at{};
+    for (const LayerTime& layer : profile.forward) {
+      at += layer.forward;
+      compute_to(std::min(at, profile.forward_end), RecordKind::kForward, layer.name);
+    }
+    if (at < profile.forward_end) {
+      compute_to(profile.forward_end, RecordKind::kForward, "forward");
+    }
+    at = profile.forward_end;
+    for (std::size_t i = 0; i < profile.tensors.size(); ++i) {
+      const ProfileTensor& tensor = profile.tensors[i];
+      if (tensor.ready > at) {
+        compute_to(tensor.ready, RecordKind::kBackward, tensor.name);
+        at = tensor.ready;
+      }
+      gradients.stamp(i, number);
+      session.ready(i);
+    }
+    if (profile.backward_end > at) {
+      compute_to(profile.backward_end, RecordKind::kBackward, "backward");
+    }
+    session.finish();
+    gradients.verify(number);
+  }
+
+  const StepProfile& profile;
+  double scale;
+  Session session;
+  StandIn compute;  ///< After the Session, whose making brings all ranks here at once.
+  SampledGradients gradients;
+};
+
+}  // namespace
+
+ReplayResult replay(Communicator& communicator,
+                    const StepProfile& profile,
+                    const ReplayOptions& options) {
+  check(profile, options.plan);
+  if (options.steps == 0) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {"there are no steps to replay", "steps", "0", "1 or more", ""});
+  }
+  Replayer replayer(communicator, profile, options);
+  EmulationCheck emulation(communicator);
+  const std::uint32_t steps = options.warmup + options.steps;
+  communicator.barrier().wait();
+  for (std::uint32_t step = 0; step < steps; ++step) {
+    if (step == options.warmup) {
+      communicator.barrier().wait();
+      replayer.session.reset_recording();
+    }
+    replayer.step();
+    if (options.on_progress) {
+      options.on_progress(StepProgress{step + 1, steps, 0.0});
+    }
+  }
+  ReplayResult result;
+  result.timeline = gather_timelines(communicator, replayer.session.timeline());
+  emulation.verify();
+  std::array<std::int64_t, 1> checked = {replayer.gradients.values_checked()};
+  communicator.all_reduce(view<std::int64_t>(checked)).wait();
+  result.values_checked = checked[0];
+  result.plan_hash = replayer.session.plan().hash();
+  return result;
+}
+
+}  // namespace stretto
