@@ -1,18 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cstdio>
+#include <algorithm>
+#include <cstddef>
+#include <vector>
 
-#include "stretto/base/error.hpp"
-#include "stretto/comm/rank_environment.hpp"
+#include "stretto/comm/connect.hpp"
+#include "stretto/plan/fixed_plans.hpp"
+#include "stretto/run/session.hpp"
 
-// One rank, if nobody started more; linked and run to see that the installed library is whole.
-int main() try {
-  const auto nothing_set = [](const std::string& /*name*/) -> std::optional<std::string> {
-    return std::nullopt;
-  };
-  const stretto::RankEnvironment environment = stretto::detect_rank_environment(nothing_set);
-  std::printf("%s %d\n", environment.launcher.c_str(), environment.world_size);
-  return environment.world_size == 1 ? 0 : 1;
-} catch (const stretto::Error& error) {
-  std::fprintf(stderr, "%s\n", error.what());
-  return 1;
+int main() {
+  using namespace stretto::literals;
+  const auto comm = stretto::connect();  // alone, or by stretto run, torchrun, mpirun, srun
+  // In backward order.
+  const std::vector<stretto::TensorSpec> tensors = {{.name = "fc2.weight", .shape = {10, 512}},
+                                                    {.name = "fc1.weight", .shape = {512, 784}}};
+  stretto::Session session(*comm, stretto::uniform_plan(tensors, 1_MiB));
+  for (int step = 0; step < 10; ++step) {
+    for (std::size_t i = 0; i < tensors.size(); ++i) {  // backward: here every gradient is 1
+      std::ranges::fill(stretto::as_span<float>(session.gradient(i)), 1.0F);
+      session.ready(i);  // travels from now on, while the next one is computed
+    }
+    session.finish();  // all have arrived, averaged over the ranks
+  }
 }

@@ -28,6 +28,9 @@ cmake -S "$here" -B "$work/build" -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCMAKE_PREF
   -DCMAKE_DISABLE_FIND_PACKAGE_Eigen3=ON
 cmake --build "$work/build"
 "$work/build/consumer"
+if [[ -x $prefix/bin/stretto ]]; then
+  "$prefix/bin/stretto" run -n 2 -- "$work/build/consumer"
+fi
 
 # A version that is not there must not be found.
 if sed 's/Stretto 0\.1/Stretto 99/' "$here/CMakeLists.txt" >"$work/CMakeLists.txt" &&
