@@ -33,6 +33,7 @@ function(stretto_test folder)
     ${target}
     DISCOVERY_MODE PRE_TEST
     DISCOVERY_TIMEOUT 30
+    NO_PRETTY_VALUES
     TEST_PREFIX ${folder}.
     PROPERTIES TIMEOUT 60 LABELS ${folder})
 endfunction()

@@ -12,9 +12,9 @@
 namespace stretto {
 
 struct AnalyzeOptions {
-  std::int64_t samples_per_step = 0;     ///< All ranks together; 0 = unknown.
-  std::optional<Machine> machine;        ///< For the bound.
-  std::optional<Seconds> one_rank_step;  ///< For the scaling efficiency, from a 1-rank run.
+  std::int64_t samples_per_step = 0;       ///< All ranks together; 0 = unknown.
+  std::optional<Machine> machine{};        ///< For the bound.
+  std::optional<Seconds> one_rank_step{};  ///< For the scaling efficiency, from a 1-rank run.
 };
 
 /// The numbers of a Timeline. Definitions stand at Summary's fields. Per rank and step, inside the

@@ -41,6 +41,9 @@ std::int64_t IntervalSet::measure_ns() const noexcept {
 }
 
 std::int64_t IntervalSet::measure_within_ns(Interval window) const noexcept {
+  if (window.end_ns <= window.begin_ns) {
+    return 0;
+  }
   std::int64_t total = 0;
   auto it = std::partition_point(intervals_.begin(), intervals_.end(), [&](const Interval& i) {
     return i.end_ns <= window.begin_ns;

@@ -165,9 +165,10 @@ std::string assumptions_of(const ModelTable& table, double flops_per_s, std::int
                           "look-ups, attention scores are not counted",
                           table.sequence);
   return fmt::format(
-      "fp32 gradients; {} samples per rank; device sustains {:.4g} TFLOP/s; {}; backward = {:g} x "
+      "fp32 gradients; {} {} per rank; device sustains {:.4g} TFLOP/s; {}; backward = {:g} x "
       "forward; gradients ready in reverse order of use, tied ones last; optimizer takes no time",
       batch,
+      batch == 1 ? "sample" : "samples",
       flops_per_s / 1e12,
       cost,
       kBackwardOverForward);

@@ -39,7 +39,7 @@ class PlanBuilder {
   void add(DType dtype, std::int64_t elements, std::size_t tensor) {
     Arena& arena = of(dtype);
     arena.filled += elements;
-    arena.last_tensor = tensor;
+    arena.last_tensor = elements > 0 ? tensor : arena.last_tensor;
   }
 
   [[nodiscard]] std::int64_t open_elements(DType dtype) {

@@ -284,22 +284,23 @@ TEST(Rendezvous, IsTheSameForAllRanksOfAJob) {
 }
 
 TEST(Rendezvous, DiffersBetweenJobs) {
-  const struct {
+  struct Pair {
     Variables job;
     std::string variable;
-  } rows[] = {{kTorchrun, "MASTER_PORT"},
-              {kTorchrun, "TORCHELASTIC_RUN_ID"},
-              {kTorchrun, "TORCHELASTIC_RESTART_COUNT"},
-              {kOpenMpi, "OMPI_MCA_ess_base_jobid"},
-              {kOpenMpi, "PMIX_NAMESPACE"},
-              {kHorovod, "HOROVOD_GLOO_RENDEZVOUS_PORT"},
-              {kFlux, "FLUX_JOB_ID"},
-              {kSlurm, "SLURM_JOB_ID"},
-              {kSlurm, "SLURM_STEP_ID"}};
-  for (const auto& row : rows) {
-    Variables other = row.job;
-    other[row.variable] = "another";
-    EXPECT_NE(detect(other).rendezvous, detect(row.job).rendezvous) << row.variable;
+  };
+  const std::vector<Pair> pairs = {{kTorchrun, "MASTER_PORT"},
+                                   {kTorchrun, "TORCHELASTIC_RUN_ID"},
+                                   {kTorchrun, "TORCHELASTIC_RESTART_COUNT"},
+                                   {kOpenMpi, "OMPI_MCA_ess_base_jobid"},
+                                   {kOpenMpi, "PMIX_NAMESPACE"},
+                                   {kHorovod, "HOROVOD_GLOO_RENDEZVOUS_PORT"},
+                                   {kFlux, "FLUX_JOB_ID"},
+                                   {kSlurm, "SLURM_JOB_ID"},
+                                   {kSlurm, "SLURM_STEP_ID"}};
+  for (const auto& [job, variable] : pairs) {
+    Variables other = job;
+    other[variable] = "another";
+    EXPECT_NE(detect(other).rendezvous, detect(job).rendezvous) << variable;
   }
 }
 

@@ -32,7 +32,7 @@ namespace fs = std::filesystem;
 /// A folder for what the started shells write, which is also TMPDIR: what launch() leaves is seen.
 class LauncherTest : public testing::Test {
  protected:
-  LauncherTest() {
+  void SetUp() override {
     std::string name = "/tmp/stretto-launcher-test-XXXXXX";
     root_ = mkdtemp(name.data());
     fs::create_directory(root_ / "tmp");
@@ -40,7 +40,7 @@ class LauncherTest : public testing::Test {
     setenv("TMPDIR", (root_ / "tmp").c_str(), 1);
     setenv("OUT", (root_ / "out").c_str(), 1);
   }
-  ~LauncherTest() override {
+  void TearDown() override {
     EXPECT_TRUE(fs::is_empty(root_ / "tmp") || leaves_directory_);
     unsetenv("TMPDIR");
     fs::remove_all(root_);
@@ -302,16 +302,17 @@ TEST_F(LauncherTest, BadArguments) {
     EXPECT_EQ(error->code(), ErrorCode::kInvalidArgument);
     EXPECT_EQ(error->detail().expected, "the numbers 0 to 1 in any order");
   }
-  const struct {
+  struct Arguments {
     std::vector<std::string> command;
     LaunchOptions options;
-  } rows[] = {{{}, {}},
-              {{""}, {}},
-              {{"true"}, {.ranks = 0}},
-              {{"true"}, {.environment = {"NOVALUE"}}},
-              {{"true"}, {.environment = {"=x"}}}};
-  for (const auto& row : rows) {
-    const auto error = failure(row.command, row.options);
+  };
+  const std::vector<Arguments> rows = {{{}, {}},
+                                       {{""}, {}},
+                                       {{"true"}, {.ranks = 0}},
+                                       {{"true"}, {.environment = {"NOVALUE"}}},
+                                       {{"true"}, {.environment = {"=x"}}}};
+  for (const auto& [command, options] : rows) {
+    const auto error = failure(command, options);
     ASSERT_TRUE(error);
     EXPECT_EQ(error->code(), ErrorCode::kInvalidArgument);
   }
