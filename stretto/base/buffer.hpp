@@ -56,10 +56,15 @@ struct DTypeOf<std::int64_t> {
 
 /// A view of a span of float, double, int32_t or int64_t. 16-bit floats have no C++ type here:
 /// fill in a BufferView by hand.
-template <typename T, std::size_t Extent>
-[[nodiscard]] BufferView view(std::span<T, Extent> values) noexcept {
+template <typename T>
+[[nodiscard]] BufferView view(std::span<T> values) noexcept {
   return {
       reinterpret_cast<std::byte*>(values.data()), values.size(), detail::DTypeOf<T>::kValue, {}};
+}
+/// Spans of fixed size too.
+template <typename T, std::size_t Extent>
+[[nodiscard]] BufferView view(std::span<T, Extent> values) noexcept {
+  return view(std::span<T>(values));
 }
 
 /// The bytes of a view as elements of T, which must be the type `dtype` names.
