@@ -95,6 +95,8 @@ int run(Context context) {
       "  stretto demo\n"
       "  stretto train -n 2 --epochs 5\n"
       "  stretto replay resnet50 --emulate 8@5Gbit/s,50us");
+  // A flag given again replaces the one before, as users of scripts and aliases expect.
+  app.option_defaults()->take_last();
   app.set_version_flag("--version", fmt::format("stretto {}", kVersion));
   std::map<const CLI::App*, Action> actions;
   for (const Command& command : kCommands) {

@@ -125,6 +125,24 @@ std::string read_file(const std::filesystem::path& path, std::string_view named_
   return std::move(content).str();
 }
 
+std::string command_line(const std::vector<std::string>& arguments) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%";
+  std::string line = "stretto";
+  for (const std::string& argument : arguments) {
+    if (!argument.empty() && argument.find_first_not_of(kPlain) == std::string::npos) {
+      line += " " + argument;
+      continue;
+    }
+    line += " '";
+    for (const char c : argument) {
+      line += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    }
+    line += "'";
+  }
+  return line;
+}
+
 bool use_color() {
   const char* no_color = std::getenv("NO_COLOR");  // NOLINT(concurrency-mt-unsafe): as above
   return is_terminal(STDOUT_FILENO) && (no_color == nullptr || *no_color == '\0');

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -30,6 +31,9 @@ void write_stdout(std::string_view text);
 void write_file(const std::filesystem::path& path, std::string_view content);
 /// @throws Error kInvalidArgument naming the flag or argument that named the file.
 [[nodiscard]] std::string read_file(const std::filesystem::path& path, std::string_view named_by);
+
+/// The command that gives these arguments to this program, quoted for a shell.
+[[nodiscard]] std::string command_line(const std::vector<std::string>& arguments);
 
 /// Colours on stdout: a terminal, and the user did not ask for none (NO_COLOR, TERM=dumb).
 [[nodiscard]] bool use_color();

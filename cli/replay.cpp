@@ -115,11 +115,7 @@ std::string report(const ReplayFlags& flags,
                      profile.assumptions.empty() ? "" : ": ",
                      profile.assumptions) +
          fmt::format("{} reduced values looked at, all right\n", result.values_checked) +
-         file_list(files) +
-         fmt::format(
-             "next: stretto replay {} --schedule {}   (the other schedule, for comparison)\n",
-             flags.profile,
-             run.schedule == "serial" ? "overlap" : "serial");
+         file_list(files) + other_schedule(context.arguments, run);
 }
 
 int run_replay(const ReplayFlags& flags, const Context& context) {

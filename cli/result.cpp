@@ -161,6 +161,12 @@ std::string file_list(const std::vector<std::string>& files) {
   return text;
 }
 
+std::string other_schedule(const std::vector<std::string>& arguments, const Run& run) {
+  return fmt::format("next: {} --schedule {}   (for comparison)\n",
+                     command_line(arguments),
+                     run.schedule == "serial" ? "overlap" : "serial");
+}
+
 std::string hash_text(std::uint64_t hash) {
   return fmt::format("{:016x}", hash);
 }

@@ -67,6 +67,9 @@ struct ArtifactOptions {
 /// `accuracy 0.8812, loss 0.3312, weights 0123...`; empty when nothing was learned.
 [[nodiscard]] std::string learned(const Run& run);
 [[nodiscard]] std::string file_list(const std::vector<std::string>& files);
+/// `next: ` and the command that runs the same with the other schedule: of flags given twice the
+/// last one holds.
+[[nodiscard]] std::string other_schedule(const std::vector<std::string>& arguments, const Run& run);
 /// `16 hexadecimal digits`
 [[nodiscard]] std::string hash_text(std::uint64_t hash);
 

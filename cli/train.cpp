@@ -66,8 +66,7 @@ std::string report(const TrainFlags& flags,
   }
   return verdict(run, provenance) + "\n" + comparison_table({{run.name, run.summary}}) + "\n" +
          text_summary(run.summary) + "\n" + learned(run) + file_list(files) +
-         fmt::format("next: stretto train --schedule {}   (the other schedule, for comparison)\n",
-                     run.schedule == "serial" ? "overlap" : "serial");
+         other_schedule(context.arguments, run);
 }
 
 int run_train(TrainFlags flags, const Context& context) {

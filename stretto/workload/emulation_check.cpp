@@ -29,8 +29,8 @@ void EmulationCheck::verify() {
                                         static_cast<std::int64_t>(now.late - before_.late)};
   std::array<std::int64_t, 1> worst_ns = {now.worst_lag.count()};
   // One verdict for all: a rank that failed alone would look like a lost peer to the others.
-  const Work summed = communicator_.all_reduce(view<std::int64_t>(counts));
-  const Work highest = communicator_.all_reduce(view<std::int64_t>(worst_ns), ReduceOp::kMax);
+  const Work summed = communicator_.all_reduce(view(std::span(counts)));
+  const Work highest = communicator_.all_reduce(view(std::span(worst_ns)), ReduceOp::kMax);
   summed.wait();
   highest.wait();
   const auto [messages, late] = counts;

@@ -152,7 +152,7 @@ ReplayResult replay(Communicator& communicator,
   result.timeline = gather_timelines(communicator, replayer.session.timeline());
   emulation.verify();
   std::array<std::int64_t, 1> checked = {replayer.gradients.values_checked()};
-  communicator.all_reduce(view<std::int64_t>(checked)).wait();
+  communicator.all_reduce(view(std::span(checked))).wait();
   result.values_checked = checked[0];
   result.plan_hash = replayer.session.plan().hash();
   return result;

@@ -116,7 +116,7 @@ double accuracy(Communicator& communicator, const Dataset& dataset, std::size_t 
     }
     correct[0] += static_cast<std::int64_t>(mlp.correct());
   }
-  communicator.all_reduce(view<std::int64_t>(correct)).wait();
+  communicator.all_reduce(view(std::span(correct))).wait();
   return static_cast<double>(correct[0]) / static_cast<double>(dataset.test.size());
 }
 
@@ -125,8 +125,8 @@ std::uint64_t common_hash(Communicator& communicator, std::span<const float> wei
   const std::uint64_t hash = Hasher().add_raw(std::as_bytes(weights)).digest();
   std::array<std::int64_t, 1> lowest = {std::bit_cast<std::int64_t>(hash)};
   std::array<std::int64_t, 1> highest = lowest;
-  const Work low = communicator.all_reduce(view<std::int64_t>(lowest), ReduceOp::kMin);
-  const Work high = communicator.all_reduce(view<std::int64_t>(highest), ReduceOp::kMax);
+  const Work low = communicator.all_reduce(view(std::span(lowest)), ReduceOp::kMin);
+  const Work high = communicator.all_reduce(view(std::span(highest)), ReduceOp::kMax);
   low.wait();
   high.wait();
   if (lowest != highest) {
@@ -273,7 +273,7 @@ TrainResult train(Communicator& communicator, const Dataset& dataset, const Trai
   TrainResult result;
   result.timeline = gather_timelines(communicator, trainer.session.timeline());
   emulation.verify();
-  communicator.all_reduce(view<double>(loss), ReduceOp::kMean).wait();
+  communicator.all_reduce(view(std::span(loss)), ReduceOp::kMean).wait();
   result.loss = loss[0];
   result.accuracy = accuracy(communicator, dataset, options.batch, trainer.mlp);
   result.weights_hash = common_hash(communicator, trainer.mlp.weights());

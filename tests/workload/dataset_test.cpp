@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -13,6 +12,7 @@
 #include <zlib.h>
 
 #include "stretto/base/error.hpp"
+#include "workload/ranks.hpp"
 
 namespace stretto {
 namespace {
@@ -45,16 +45,6 @@ Buffer gzip(const Buffer& plain) {
   out.resize(stream.total_out);
   deflateEnd(&stream);
   return out;
-}
-
-Error error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error;
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return {ErrorCode::kBackend, ""};
 }
 
 TEST(ReadIdx, GivesShapeAndValuesPlainAndGzipped) {

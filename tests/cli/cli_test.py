@@ -1,0 +1,398 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The program as its users meet it: exit codes, messages, streams, dead ranks.
+
+    STRETTO=build/dev/cli/stretto tests/cli/cli_test.py
+"""
+
+import gzip
+import json
+import os
+import pathlib
+import signal
+import struct
+import subprocess
+import tempfile
+import time
+import unittest
+
+STRETTO = os.environ["STRETTO"]
+ERROR_KEYS = {"code", "message", "where", "found", "expected", "help"}
+
+
+def stretto(*arguments, **options):
+    options.setdefault("timeout", 60)
+    return subprocess.run([STRETTO, *map(str, arguments)], capture_output=True, text=True, **options)
+
+
+def parents():
+    """Process id -> parent's, of all processes that are not zombies."""
+    result = {}
+    for entry in pathlib.Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+            except OSError:
+                continue
+            if fields[0] != "Z":
+                result[int(entry.name)] = int(fields[1])
+    return result
+
+
+def ranks_of(launcher):
+    """Rank -> process id, of the ranks that a running launcher has started."""
+    result = {}
+    for pid, parent in parents().items():
+        if parent == launcher:
+            try:
+                environment = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            for variable in environment:
+                if variable.startswith(b"STRETTO_RANK="):
+                    result[int(variable.partition(b"=")[2])] = pid
+    return result
+
+
+def write_idx(path, shape, values):
+    header = bytes([0, 0, 8, len(shape)]) + b"".join(struct.pack(">I", extent) for extent in shape)
+    path.write_bytes(gzip.compress(header + values, compresslevel=1))
+
+
+class CliTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.temporary = tempfile.TemporaryDirectory()
+        cls.directory = pathlib.Path(cls.temporary.name)
+        # A tiny data set of the same form: class k is bright in row k.
+        cls.data = cls.directory / "data"
+        cls.data.mkdir()
+        for prefix, count in (("train", 512), ("t10k", 64)):
+            labels = bytes(i * 7 % 10 for i in range(count))
+            images = bytearray()
+            for label in labels:
+                image = bytearray(28 * 28)
+                image[28 * label : 28 * (label + 1)] = b"\xff" * 28
+                images += image
+            write_idx(cls.data / f"{prefix}-images-idx3-ubyte.gz", [count, 28, 28], bytes(images))
+            write_idx(cls.data / f"{prefix}-labels-idx1-ubyte.gz", [count], labels)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.temporary.cleanup()
+
+    def train(self, *arguments, **options):
+        small = ["--data", self.data, "--layers", "784-64-64-10", "--batch", 16]
+        return stretto("train", *small, *arguments, **options)
+
+    def result(self, done):
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return json.loads(done.stdout)
+
+    def error(self, done, code):
+        """The error of a --json run, after checking that it is all of stdout."""
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        document = json.loads(done.stdout)
+        self.assertEqual(document["schema"], "stretto.error/1")
+        self.assertEqual(set(document["error"]), ERROR_KEYS)
+        return document["error"]
+
+
+class Usage(CliTest):
+    def test_wrong_usage_is_exit_2_and_says_what_was_meant(self):
+        for arguments, expected in (
+            ([], "no command"),
+            (["trai"], "Did you mean 'train'"),
+            (["train", "--bucket", "4M"], "Did you mean '--buckets'"),
+            (["train", "--buckets", "4Q"], "--buckets"),
+            (["train", "--schedule", "seriel"], "serial"),
+            (["train", "--steps", "many"], "--steps"),
+            (["train", "--steps", "3", "--epochs", "2"], "--epochs"),
+            (["train", "--layers", "784-x-10"], "784-x-10"),
+            (["train", "--layers", "100-10", "-n", "1"], "784 inputs"),
+            (["train", "extra"], "extra"),
+            (["train", "--emulate", "2@fast"], "fast"),
+            (["train", "-n", "3", "--emulate", "2@1Gbit/s,50us"], "machine of 2"),
+            (["train", "--plan", "/nonexistent.json"], "/nonexistent.json"),
+            (["train", "--timeout", "soon"], "--timeout"),
+            (["replay"], "PROFILE"),
+            (["replay", "resnet5"], "Did you mean 'resnet50'"),
+            (["replay", "resnet50", "--compute", "run"], "wait or busy"),
+            (["run", "-n", "2"], "no program"),
+            (["run", "--", "true"], "ranks"),
+        ):
+            with self.subTest(arguments=arguments):
+                done = stretto(*arguments)
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertEqual(done.stdout, "")
+                self.assertTrue(done.stderr.startswith("error[invalid_argument]: "), done.stderr)
+                self.assertIn(expected, done.stderr)
+
+    def test_help_and_version(self):
+        for arguments in (["--help"], ["train", "--help"], ["replay", "--help"], ["run", "--help"]):
+            done = stretto(*arguments)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertGreaterEqual(done.stdout.count("  stretto "), 3, "three examples")
+        self.assertRegex(stretto("--version").stdout, r"^stretto \d+\.\d+\.\d+\n$")
+
+    def test_json_on_failure_is_one_document(self):
+        self.assertEqual(self.error(stretto("train", "--nope", "--json"), 2)["code"], "invalid_argument")
+        self.assertEqual(self.error(stretto("trai", "--json"), 2)["code"], "invalid_argument")
+        missing = stretto("train", "-n", 2, "--data", "/nonexistent", "--json")
+        error = self.error(missing, 5)
+        self.assertEqual(error["code"], "unavailable")
+        self.assertIn("apt-get install dataset-fashion-mnist", error["help"])
+        self.assertEqual(missing.stderr, "")
+
+    def test_what_this_build_has_not(self):
+        self.assertEqual(self.error(stretto("train", "--backend", "mpi", "--json"), 5)["found"], "mpi")
+        planned = self.error(stretto("train", "--buckets", "planned", "--json"), 5)
+        self.assertIn("planner", planned["help"])
+
+    def test_bad_files_are_exit_3(self):
+        broken = self.directory / "broken.json"
+        broken.write_text('{"schema": "stretto.plan/1", "bukets": []}')
+        for arguments in (
+            ["train", "--plan", broken],
+            ["replay", broken],
+            ["train", "--emulate", broken],
+            ["train", "-n", 1, "--baseline", broken],
+            ["train", "-n", 1, "--rank-map", broken],
+        ):
+            with self.subTest(arguments=arguments):
+                error = self.error(stretto(*arguments, "--json"), 3)
+                self.assertEqual(error["code"], "parse")
+                self.assertIn(str(broken), error["where"])
+
+    def test_damaged_data_is_exit_3(self):
+        damaged = self.directory / "damaged"
+        damaged.mkdir()
+        for file in self.data.iterdir():
+            (damaged / file.name).write_bytes(file.read_bytes()[:-100])
+        self.assertEqual(self.error(stretto("train", "--data", damaged, "--json"), 3)["code"], "parse")
+
+    def test_a_reader_that_has_gone_is_no_error(self):
+        for arguments in (["--help"], ["train", "--data", self.data, "--steps", 1, "-n", 1]):
+            read, write = os.pipe()
+            os.close(read)
+            done = subprocess.run(
+                [STRETTO, *map(str, arguments)], stdout=write, stderr=subprocess.PIPE, timeout=60
+            )
+            os.close(write)
+            self.assertEqual((done.returncode, done.stderr), (0, b""))
+
+
+class Train(CliTest):
+    def test_both_schedules_give_the_same_weights(self):
+        common = ["-n", 2, "--steps", 6, "--warmup", 2, "--algorithm", "direct", "--json"]
+        documents = [
+            self.result(self.train(*common, *more))
+            for more in (
+                ["--schedule", "serial"],
+                ["--schedule", "overlap", "--buckets", "16K", "--verify", 2],
+                ["--schedule", "overlap", "--buckets", "ddp", "--streams", 0],
+            )
+        ]
+        runs = [document["runs"][0] for document in documents]
+        self.assertEqual(len({run["weights_hash"] for run in runs}), 1)
+        self.assertEqual(len({run["plan_hash"] for run in runs}), len(runs) - 1)  # ddp: one bucket
+        self.assertEqual([run["schedule"] for run in runs], ["serial", "overlap", "overlap"])
+        for document, run in zip(documents, runs):
+            self.assertEqual((document["ranks"], document["backend"]), (2, "shm"))
+            self.assertEqual(run["summary"]["steps"], 6)
+            self.assertGreater(run["summary"]["communication_s"], 0)
+            self.assertGreater(run["accuracy"], 0.05)
+
+    def test_files(self):
+        plan, trace = self.directory / "plan.json", self.directory / "run.trace.json"
+        timeline, output = self.directory / "timeline.json", self.directory / "out.json"
+        first = self.train(
+            "--steps", 3, "--buckets", "8K", "--save-plan", plan, "--timeline", trace, "--json"
+        )
+        first = self.result(first)
+        self.assertEqual(first["files"], [str(trace), str(plan)])
+        self.assertIn("traceEvents", json.loads(trace.read_text()))
+        done = self.train(
+            "--steps", 3, "--plan", plan, "--timeline", timeline, "--json", "-o", output
+        )
+        self.assertEqual((done.returncode, done.stdout), (0, ""), done.stderr)
+        again = json.loads(output.read_text())
+        self.assertEqual(again["runs"][0]["plan_hash"], first["runs"][0]["plan_hash"])
+        self.assertEqual(json.loads(timeline.read_text())["schema"], "stretto.timeline/1")
+        other = self.train("--plan", plan, "--layers", "784-32-10", "--json")
+        self.assertIn("another model", self.error(other, 3)["message"])
+
+    def test_baseline_is_what_scaling_is_measured_against(self):
+        baseline = self.directory / "baseline.json"
+        single = self.train("-n", 1, "--steps", 3, "--json", "-o", baseline)
+        self.assertEqual(single.returncode, 0, single.stderr)
+        document = self.result(self.train("--steps", 3, "--baseline", baseline, "--json"))
+        one_rank = json.loads(baseline.read_text())["runs"][0]["summary"]["step_s"]
+        summary = document["runs"][0]["summary"]
+        self.assertAlmostEqual(summary["scaling_efficiency"], one_rank / summary["step_s"])
+
+    def test_text_begins_with_the_verdict(self):
+        done = self.train("--steps", 3)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertTrue(done.stdout.startswith("exposed communication: "), done.stdout)
+        self.assertIn("\nnext: stretto ", done.stdout)
+        self.assertNotIn("\033", done.stdout)
+        self.assertEqual(done.stderr, "")
+
+    def test_an_unwritable_file_is_exit_5(self):
+        done = self.train("--steps", 1, "--timeline", "/nonexistent/x.json", "--json")
+        self.assertEqual(self.error(done, 5)["where"], "/nonexistent/x.json")
+
+    def test_ranks_of_another_launcher_run_without_a_launch(self):
+        with tempfile.TemporaryDirectory() as rendezvous:
+            ranks = []
+            for rank in range(2):
+                environment = dict(os.environ, STRETTO_RANK=str(rank), STRETTO_WORLD_SIZE="2")
+                environment.update(STRETTO_LOCAL_RANK=str(rank), STRETTO_LOCAL_WORLD_SIZE="2")
+                environment.update(STRETTO_RENDEZVOUS=rendezvous)
+                command = [STRETTO, "train", "--data", str(self.data), "--steps", "2", "--json"]
+                ranks.append(
+                    subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+                )
+            outputs = [rank.communicate(timeout=60)[0] for rank in ranks]
+        self.assertEqual([rank.returncode for rank in ranks], [0, 0])
+        self.assertEqual(json.loads(outputs[0])["ranks"], 2)
+        self.assertEqual(outputs[1], "")
+
+
+class Replay(CliTest):
+    def test_values_are_checked_and_the_basis_is_said(self):
+        document = self.result(
+            stretto("replay", "resnet50", "-n", 2, "--steps", 2, "--compute-s", 0.02, "--json")
+        )
+        self.assertGreater(document["values_checked"], 0)
+        self.assertEqual(document["basis"], "assumed")
+        self.assertIn("assume", stretto("replay", "resnet50", "-n", 1, "--steps", 1).stdout)
+        run = document["runs"][0]
+        self.assertIsNone(run["weights_hash"])
+        self.assertGreaterEqual(run["summary"]["compute_s"], 0.01)
+
+    def test_emulated_machine_gives_ranks_and_bound(self):
+        done = stretto("replay", "resnet50", "--emulate", "2@8Gbit/s,50us", "--steps", 3, "--json")
+        if done.returncode == 1 and "cannot keep up" in done.stdout:
+            self.skipTest("the host is too busy to emulate a network")
+        document = self.result(done)
+        self.assertEqual(document["ranks"], 2)
+        self.assertEqual(document["emulated"], "2@8Gbit/s,50us")
+        summary = document["runs"][0]["summary"]
+        self.assertLessEqual(summary["bound_s"], summary["step_s"])
+
+
+class Faults(CliTest):
+    def start(self, *arguments):
+        command = ["train", "-n", 2, "--data", self.data, "--epochs", 10000, "--json", *arguments]
+        launcher = subprocess.Popen(
+            [STRETTO, *map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        self.addCleanup(launcher.kill)
+        deadline = time.monotonic() + 20
+        while len(ranks_of(launcher.pid)) < 2 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        self.ranks = ranks_of(launcher.pid)
+        self.assertEqual(sorted(self.ranks), [0, 1])
+        time.sleep(1.0)  # into the training
+        return launcher
+
+    def finish(self, launcher, within_s):
+        begin = time.monotonic()
+        stdout, stderr = launcher.communicate(timeout=30)
+        self.assertLess(time.monotonic() - begin, within_s)
+        for pid in self.ranks.values():
+            self.assertFalse(pathlib.Path(f"/proc/{pid}").exists(), f"process {pid} is left")
+        return subprocess.CompletedProcess([], launcher.returncode, stdout, stderr)
+
+    def test_a_killed_rank_ends_the_job_and_is_named(self):
+        for victim in (0, 1):
+            with self.subTest(victim=victim):
+                launcher = self.start()
+                os.kill(self.ranks[victim], signal.SIGKILL)
+                error = self.error(self.finish(launcher, within_s=3), 1)
+                self.assertEqual(error["code"], "peer_lost")
+                self.assertIn(f"rank {victim} (pid {self.ranks[victim]})", error["message"])
+                self.assertIn("SIGKILL", error["message"])
+
+    def test_interrupt_is_130_and_leaves_nothing(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            launcher = self.start()
+            launcher.send_signal(number)
+            done = self.finish(launcher, within_s=4)
+            self.assertEqual(done.returncode, 130)
+            self.assertEqual(json.loads(done.stdout)["error"]["code"], "interrupted")
+
+    def test_a_rank_that_stands_still_is_a_time_out(self):
+        launcher = self.start("--timeout", "1s")
+        os.kill(self.ranks[1], signal.SIGSTOP)
+        self.assertEqual(self.error(self.finish(launcher, within_s=8), 124)["code"], "timeout")
+
+    def test_a_killed_launcher_takes_its_ranks_along(self):
+        launcher = self.start()
+        launcher.kill()
+        launcher.wait()
+        deadline = time.monotonic() + 5
+        while time.monotonic() < deadline and set(self.ranks.values()) & set(parents()):
+            time.sleep(0.02)
+        self.assertFalse(set(self.ranks.values()) & set(parents()))
+
+
+class Run(CliTest):
+    def test_the_exit_code_is_the_programs(self):
+        self.assertEqual(stretto("run", "-n", 2, "--", "true").returncode, 0)
+        self.assertEqual(stretto("run", "-n", 2, "--", "sh", "-c", "exit 7").returncode, 7)
+        one = "test $RANK = 1 && exit 9; sleep 30"
+        self.assertEqual(stretto("run", "-n", 3, "--", "sh", "-c", one).returncode, 9)
+
+    def test_a_killed_program_is_named(self):
+        done = stretto("run", "-n", 1, "--", "sh", "-c", "kill -9 $$")
+        self.assertEqual(done.returncode, 137)
+        self.assertIn("rank 0 (pid ", done.stderr)
+        self.assertIn("SIGKILL", done.stderr)
+
+    def test_ranks_and_flags_of_the_program_reach_it(self):
+        done = stretto("run", "-n", 3, "--", "sh", "-c", 'echo "$RANK of $WORLD_SIZE $1"', "sh", "--json")
+        self.assertEqual(sorted(done.stdout.split("\n"))[1:], [f"{i} of 3 --json" for i in range(3)])
+
+    def test_rank_map(self):
+        path = self.directory / "map.txt"
+        path.write_text("1 0 # swapped\n")
+        done = stretto("run", "-n", 2, "--rank-map", path, "--", "sh", "-c", "exit $RANK")
+        self.assertEqual(done.returncode, 1)
+        path.write_text("0 0\n")
+        self.assertEqual(stretto("run", "-n", 2, "--rank-map", path, "--", "true").returncode, 2)
+
+    def test_a_missing_program_is_exit_5(self):
+        self.assertEqual(stretto("run", "-n", 1, "--", "no-such-program-here").returncode, 5)
+
+
+class Demo(CliTest):
+    def test_three_rows_with_equal_weights(self):
+        done = stretto(
+            "demo", "--data", self.data_for_demo(), "--steps", 2, "--json", cwd=self.directory, timeout=120
+        )
+        if done.returncode == 1 and "cannot keep up" in done.stdout:
+            self.skipTest("the host is too busy to emulate a network")
+        document = self.result(done)
+        self.assertEqual(document["emulated"], "2@2Gbit/s,50us")
+        self.assertEqual(len({run["weights_hash"] for run in document["runs"]}), 1)
+        self.assertEqual([run["schedule"] for run in document["runs"]], ["serial", "overlap", "overlap"])
+        self.assertEqual(len(document["files"]), 5)
+        for file in document["files"]:
+            json.loads((self.directory / file).read_text())
+
+    def data_for_demo(self):
+        """Two ranks x 512 images: more than the tiny data set has."""
+        larger = self.directory / "larger"
+        larger.mkdir()
+        write_idx(larger / "train-images-idx3-ubyte.gz", [1024, 28, 28], bytes(range(256)) * 3136)
+        write_idx(larger / "train-labels-idx1-ubyte.gz", [1024], bytes(i % 10 for i in range(1024)))
+        for file in self.data.glob("t10k-*"):
+            (larger / file.name).write_bytes(file.read_bytes())
+        return larger
+
+
+if __name__ == "__main__":
+    unittest.main()

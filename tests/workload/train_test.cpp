@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stretto/workload/train.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "stretto/base/error.hpp"
+#include "stretto/plan/fixed_plans.hpp"
+#include "stretto/workload/mlp.hpp"
+#include "stretto/workload/random.hpp"
+#include "workload/ranks.hpp"
+
+namespace stretto {
+namespace {
+
+constexpr std::size_t kFeatures = 16;
+constexpr std::size_t kClasses = 4;
+
+/// Images whose class is the quarter that is bright: learnable in a few steps.
+Samples bright_quarters(std::size_t count, std::uint64_t seed) {
+  Samples samples;
+  SplitMix64 random(seed);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t label = random.next() % kClasses;
+    for (std::size_t pixel = 0; pixel < kFeatures; ++pixel) {
+      const std::uint64_t noise = random.next() % 100;
+      samples.pixels.push_back(
+          static_cast<std::uint8_t>(noise + (pixel / kClasses == label ? 150U : 0U)));
+    }
+    samples.labels.push_back(static_cast<std::uint8_t>(label));
+  }
+  return samples;
+}
+
+const Dataset& dataset() {
+  static const Dataset kData{"quarters",
+                             kFeatures,
+                             kClasses,
+                             0.3F,
+                             0.3F,
+                             bright_quarters(600, 1),
+                             bright_quarters(101, 2)};
+  return kData;
+}
+
+TrainOptions small() {
+  TrainOptions options;
+  options.widths = {kFeatures, 33, 20, kClasses};
+  options.batch = 10;
+  options.steps = 30;
+  options.warmup = 2;
+  options.plan = single_bucket_plan(mlp_tensors(options.widths));
+  options.session.schedule = Schedule::kSerial;
+  return options;
+}
+
+void use_direct(Plan& plan) {
+  for (Bucket& bucket : plan.buckets) {
+    bucket.algorithm = Algorithm::kDirect;
+  }
+}
+
+std::vector<TrainResult> train_on(int ranks, const TrainOptions& options) {
+  return on_ranks<TrainResult>(
+      ranks, [&](Communicator& communicator) { return train(communicator, dataset(), options); });
+}
+
+TEST(Train, LearnsAndAllRanksAgree) {
+  const std::vector<TrainResult> results = train_on(2, small());
+  EXPECT_GT(results[0].accuracy, 0.9);
+  EXPECT_LT(results[0].loss, 0.5);
+  EXPECT_EQ(results[0].accuracy, results[1].accuracy);
+  EXPECT_EQ(results[0].loss, results[1].loss);
+  EXPECT_EQ(results[0].weights_hash, results[1].weights_hash);
+}
+
+TEST(Train, EveryScheduleAndPlanGivesTheSameBits) {
+  for (const int ranks : {1, 2, 3}) {
+    TrainOptions options = small();
+    use_direct(options.plan);
+    const std::uint64_t serial = train_on(ranks, options)[0].weights_hash;
+    options.session.schedule = Schedule::kOverlap;
+    for (const std::int64_t cap : {64, 1000, 4096}) {
+      for (const int streams : {0, 1}) {
+        options.plan = uniform_plan(mlp_tensors(options.widths), Bytes(cap));
+        use_direct(options.plan);
+        options.session.streams = streams;
+        EXPECT_EQ(train_on(ranks, options)[0].weights_hash, serial)
+            << ranks << " ranks, cap " << cap << ", streams " << streams;
+      }
+    }
+    options.seed = 2;
+    EXPECT_NE(train_on(ranks, options)[0].weights_hash, serial);
+  }
+}
+
+TEST(Train, RecordsEveryLayerAndBucketOfEveryStepAfterTheWarmUp) {
+  TrainOptions options = small();
+  options.session.schedule = Schedule::kOverlap;
+  options.plan = uniform_plan(mlp_tensors(options.widths), Bytes(1024));
+  const Timeline timeline = train_on(2, options)[0].timeline;
+  EXPECT_EQ(timeline.steps_recorded, options.steps);
+  const auto count = [&](RecordKind kind) {
+    return static_cast<std::size_t>(
+        std::count_if(timeline.records.begin(), timeline.records.end(), [&](const Record& record) {
+          return record.kind == kind;
+        }));
+  };
+  const std::size_t steps = 2 * std::size_t{options.steps};  // of both ranks
+  const std::size_t layers = options.widths.size() - 1;
+  EXPECT_EQ(count(RecordKind::kStep), steps);
+  EXPECT_EQ(count(RecordKind::kForward), steps * layers);
+  EXPECT_EQ(count(RecordKind::kBackward), steps * (layers + 1));  // and the loss
+  EXPECT_EQ(count(RecordKind::kOptimizer), steps * options.plan.buckets.size());
+  EXPECT_EQ(count(RecordKind::kReady), steps * options.plan.tensors.size());
+  EXPECT_EQ(count(RecordKind::kCommunication), steps * options.plan.buckets.size());
+}
+
+TEST(Train, OnlyRankZeroHasTheTimeline) {
+  EXPECT_TRUE(train_on(2, small())[1].timeline.records.empty());
+}
+
+TEST(Train, EpochsCountFullBatchesOnly) {
+  TrainOptions options = small();
+  options.steps = 0;
+  options.epochs = 3;
+  options.batch = 7;
+  std::uint32_t last = 0;
+  options.on_progress = [&](const StepProgress& progress) { last = progress.step; };
+  const std::vector<TrainResult> results = train_on(1, options);
+  EXPECT_EQ(results[0].steps, 3U * (600 / 7));
+  EXPECT_EQ(last, results[0].steps);
+}
+
+TEST(Train, RejectsWhatDoesNotFit) {
+  const auto code_of = [](const TrainOptions& options) {
+    return error_of([&] { (void)train_on(1, options); }).code();
+  };
+  TrainOptions options = small();
+  options.widths.front() = kFeatures + 1;
+  EXPECT_EQ(code_of(options), ErrorCode::kInvalidArgument);
+  options = small();
+  options.widths.back() = kClasses - 1;
+  EXPECT_EQ(code_of(options), ErrorCode::kInvalidArgument);
+  options = small();
+  options.batch = 601;
+  EXPECT_EQ(code_of(options), ErrorCode::kInvalidArgument);
+  options = small();
+  options.widths[1] += 1;  // the plan is for another network now
+  EXPECT_EQ(code_of(options), ErrorCode::kInvalidArgument);
+  options = small();
+  options.steps = 0;
+  options.warmup = 1000;
+  EXPECT_EQ(code_of(options), ErrorCode::kInvalidArgument);
+}
+
+TEST(LearningRate, StartsAtOneRanksRateIsScaledAfterATenthAndEndsAtZero) {
+  EXPECT_FLOAT_EQ(learning_rate_at(0, 100, 0.1F, 4), 0.1F);
+  EXPECT_FLOAT_EQ(learning_rate_at(5, 100, 0.1F, 4), 0.25F);
+  EXPECT_FLOAT_EQ(learning_rate_at(10, 100, 0.1F, 4), 0.4F);
+  EXPECT_FLOAT_EQ(learning_rate_at(55, 100, 0.1F, 4), 0.2F);
+  EXPECT_NEAR(learning_rate_at(100, 100, 0.1F, 4), 0.0F, 1e-6F);
+  EXPECT_FLOAT_EQ(learning_rate_at(0, 0, 0.1F, 1), 0.1F);
+}
+
+}  // namespace
+}  // namespace stretto
