@@ -7,14 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "app.hpp"
 #include "stretto/base/units.hpp"
 #include "stretto/comm/communicator.hpp"
 #include "stretto/data/machine.hpp"
 #include "stretto/run/launcher.hpp"
-
-namespace CLI {
-class App;
-}
 
 namespace stretto::cli {
 

@@ -40,6 +40,7 @@ constexpr std::array kCommands = {
 
 void check_command(const std::vector<std::string>& arguments) {
   std::vector<std::string_view> names;
+  names.reserve(kCommands.size());
   for (const Command& command : kCommands) {
     names.push_back(command.name);
   }

@@ -9,16 +9,13 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "app.hpp"
 #include "stretto/comm/communicator.hpp"
 #include "stretto/data/machine.hpp"
 #include "stretto/data/plan.hpp"
 #include "stretto/data/summary.hpp"
 #include "stretto/data/timeline.hpp"
 #include "stretto/workload/train.hpp"
-
-namespace CLI {
-class App;
-}
 
 namespace stretto::cli {
 

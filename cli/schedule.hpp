@@ -5,12 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "app.hpp"
 #include "stretto/data/plan.hpp"
 #include "stretto/run/session.hpp"
-
-namespace CLI {
-class App;
-}
 
 namespace stretto::cli {
 

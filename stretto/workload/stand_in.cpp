@@ -2,6 +2,7 @@
 #include "stretto/workload/stand_in.hpp"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
@@ -26,15 +27,14 @@ void sleep_until(Nanoseconds deadline) noexcept {
 
 /// Rounds of eight dependent chains, long enough that the call costs nothing beside them.
 double arithmetic(double state, std::int64_t rounds) noexcept {
-  constexpr int kChains = 8;
-  double chain[kChains];
-  std::fill(chain, chain + kChains, state);
+  std::array<double, 8> chains{};
+  chains.fill(state);
   for (std::int64_t round = 0; round < rounds; ++round) {
-    for (double& value : chain) {
+    for (double& value : chains) {
       value = value * 0.999 + 0.001;
     }
   }
-  return *std::max_element(chain, chain + kChains);
+  return *std::max_element(chains.begin(), chains.end());
 }
 
 Nanoseconds to_nanoseconds(Seconds time) noexcept {
