@@ -14,16 +14,13 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include <sched.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
+#include "ranks.hpp"
 #include "stretto/base/statistics.hpp"
 #include "stretto/base/units.hpp"
 #include "stretto/comm/shm/shm.hpp"
@@ -176,41 +173,8 @@ Options parse(int argc, char** argv) {
 int main(int argc, char** argv) {
   try {
     const Options options = parse(argc, argv);
-    std::string directory =
-        (std::filesystem::temp_directory_path() / "stretto-bench-XXXXXX").string();
-    if (mkdtemp(directory.data()) == nullptr) {
-      std::perror("mkdtemp");
-      return 1;
-    }
-    std::vector<pid_t> children;
-    for (int rank = 0; rank < options.ranks; ++rank) {
-      const pid_t child = fork();
-      if (child == 0) {
-        cpu_set_t cpus;
-        CPU_ZERO(&cpus);
-        CPU_SET(static_cast<std::size_t>(rank % static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN))),
-                &cpus);
-        sched_setaffinity(0, sizeof cpus, &cpus);
-        int code = 0;
-        try {
-          run(*connect_shm(directory, rank, options.ranks), options);
-        } catch (const std::exception& error) {
-          std::fprintf(stderr, "rank %d: %s\n", rank, error.what());
-          code = 1;
-        }
-        std::fflush(nullptr);
-        _exit(code);
-      }
-      children.push_back(child);
-    }
-    int failed = 0;
-    for (const pid_t child : children) {
-      int status = 0;
-      waitpid(child, &status, 0);
-      failed |= status;
-    }
-    std::filesystem::remove_all(directory);
-    return failed == 0 ? 0 : 1;
+    return benchmarks::run_ranks(
+        options.ranks, {}, true, [&](Communicator& communicator) { run(communicator, options); });
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 2;
