@@ -123,8 +123,8 @@ Work Engine::start(const Call& call) {
         (static_cast<std::uint64_t>(call.peer) * 2 + (call.kind == Collective::kSend ? 2U : 3U))
         << 32;
   }
-  const bool background = call.options.progress == Progress::kBackground;
-  if (background || options_.emulated) {
+  const bool background = call.options.progress == Progress::kBackground || options_.emulated;
+  if (background) {
     operation->times.launched = now();
   }
   operation->self = operation;
@@ -142,6 +142,12 @@ Work Engine::start(const Call& call) {
 }
 
 void Engine::wait_for(WorkState& state) {
+  if (options_.emulated) {
+    // Times are the machine's, so nothing is gained by driving; and a caller that lost its core
+    // while it holds the lock would stop the clock.
+    state.phase.wait(WorkState::kPending, std::memory_order_acquire);
+    return;
+  }
   callers_.fetch_add(1, std::memory_order_seq_cst);
   {
     const std::scoped_lock lock(mutex_);
@@ -286,6 +292,9 @@ bool Engine::drain_inbox() {
     if (failure_) {
       operation.fail(*failure_);
       continue;
+    }
+    if (active_.empty()) {
+      transport_->became_busy();
     }
     operation.sequence = next_sequence_++;
     active_.push_back(self);

@@ -367,6 +367,12 @@ bool ShmTransport::has_unexpected(std::uint32_t slot) const noexcept {
 
 // ---------------------------------------------------------------- emulated machine
 
+void ShmTransport::became_busy() {
+  if (links_) {
+    busy_since_ = monotonic_ns();
+  }
+}
+
 bool ShmTransport::deliver_emulated() {
   bool any = false;
   const ModelTime now = monotonic_ns();
@@ -383,7 +389,8 @@ bool ShmTransport::deliver_emulated() {
   while (!arriving_.empty() && arriving_.front().time <= now) {
     any = true;
     Arrival arrival = pop_heap(arriving_);
-    const ModelTime lag = now - arrival.time;
+    // What came while this rank had nothing in flight is not late: nobody was waiting for it.
+    const ModelTime lag = now - std::max(arrival.time, busy_since_);
     emulated_messages_.fetch_add(1, std::memory_order_relaxed);
     if (lag > kLateNs) {
       emulated_late_.fetch_add(1, std::memory_order_relaxed);

@@ -47,6 +47,7 @@ class ShmTransport final : public Transport {
   void send(Message& message) override;
   void receive(Message& message) override;
   void release(Message& message) override;
+  void became_busy() override;
   bool poll() override;
   void check_peers() override;
   [[nodiscard]] ModelTime next_event() const noexcept override;
@@ -139,6 +140,7 @@ class ShmTransport final : public Transport {
   std::vector<Arrival> on_the_wire_;  // heaps: by end at the incoming link,
   std::vector<Arrival> arriving_;     // by arrival
   ModelTime least_latency_ = 0;
+  ModelTime busy_since_ = 0;
   std::atomic<std::uint64_t> emulated_messages_{0};
   std::atomic<std::uint64_t> emulated_late_{0};
   std::atomic<std::int64_t> emulated_worst_lag_ns_{0};
