@@ -31,6 +31,8 @@ constexpr std::string_view kMachine = "2@2Gbit/s,50us";
 /// first one, because its gradient comes last and nothing is left to hide it behind.
 const std::vector<std::size_t> kWidths = {784, 128, 512, 512, 512, 512, 512, 512, 10};
 constexpr std::size_t kBatch = 512;
+/// What this deep network bears; learns most in the few steps there are.
+constexpr float kLearningRate = 0.01F;
 constexpr Bytes kSmallBucket(256 << 10);
 
 struct DemoFlags {
@@ -113,7 +115,7 @@ std::string picture(const Outcome& outcome) {
   options.color = use_color();
   options.step = typical_step(outcome.timeline);
   return fmt::format(
-      "{}, a typical step:\n{}\n", outcome.run.name, text_timeline(outcome.timeline, options));
+      "{}, a typical step:\n{}", outcome.run.name, text_timeline(outcome.timeline, options));
 }
 
 std::string headline(const Run& before, const Run& after) {
@@ -191,6 +193,7 @@ int run_demo(DemoFlags flags, const Context& context) {
       options.plan = row.plan;
       options.session.schedule = row.schedule;
       options.batch = kBatch;
+      options.learning_rate = kLearningRate;
       options.steps = flags.steps;
       options.warmup = flags.warmup;
       options.on_progress = progress_line(communicator, row.name, flags.job.json);

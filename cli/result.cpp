@@ -3,6 +3,7 @@
 
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <fstream>
 #include <memory>
@@ -147,9 +148,10 @@ std::string learned(const Run& run) {
   if (!run.accuracy || !run.loss || !run.weights_hash) {
     return "";
   }
-  return fmt::format("test accuracy {:.4f}, last loss {:.4f}, weights {}\n",
+  return fmt::format("test accuracy {:.4f}, last loss {:.4f}{}, weights {}\n",
                      *run.accuracy,
                      *run.loss,
+                     std::isfinite(*run.loss) ? "" : " (diverged: use a smaller --lr)",
                      hash_text(*run.weights_hash));
 }
 
