@@ -4,7 +4,7 @@
 // of rank 0, runs, ok. A call's time is the maximum over ranks.
 //
 //   all_reduce [--ranks 2] [--buffers arena|private] [--produce 0|1] [--algorithm direct|ring]
-//              [--min 4] [--max 256M] [--budget SECONDS_PER_SIZE] [--background]
+//              [--min 4] [--max 256M] [--budget SECONDS_PER_SIZE] [--background] [--time max|rank0]
 //
 // --produce 1 rewrites the buffer before every call, untimed, as a backward pass would, so that
 // cache lines really cross; times then include no second call in a row. --produce 0 reads the clock
@@ -34,6 +34,7 @@ struct Options {
   bool arena = true;
   bool produce = false;
   bool background = false;
+  bool rank0 = false;
   Algorithm algorithm = Algorithm::kAuto;
   std::size_t min_bytes = 4;
   std::size_t max_bytes = std::size_t{256} << 20;
@@ -107,7 +108,9 @@ void run(Communicator& communicator, const Options& options) {
       }
     }
     const double cpu_share = (cpu_s() - cpu_begin) / (now_s() - wall_begin);
-    communicator.all_reduce(view(std::span(times)), ReduceOp::kMax).wait();
+    if (!options.rank0) {
+      communicator.all_reduce(view(std::span(times)), ReduceOp::kMax).wait();
+    }
     std::fill(data.begin(), data.end(), rank + 1);
     once();
     const auto expected = static_cast<float>(options.ranks * (options.ranks + 1)) / 2;
@@ -151,6 +154,8 @@ Options parse(int argc, char** argv) {
       options.arena = value == "arena";
     } else if (flag == "--produce") {
       options.produce = value == "1";
+    } else if (flag == "--time") {
+      options.rank0 = value == "rank0";
     } else if (flag == "--algorithm") {
       options.algorithm = algorithm_from_string(value);
     } else if (flag == "--min") {
