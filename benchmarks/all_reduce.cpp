@@ -4,7 +4,7 @@
 // of rank 0, runs, ok. A call's time is the maximum over ranks.
 //
 //   all_reduce [--ranks 2] [--buffers arena|private] [--produce 0|1] [--algorithm direct|ring]
-//              [--min 4] [--max 256M] [--budget SECONDS_PER_SIZE] [--background]
+//              [--min 4] [--max 256M] [--budget SECONDS_PER_SIZE] [--background] [--time max|rank0]
 //
 // --produce 1 rewrites the buffer before every call, untimed, as a backward pass would, so that
 // cache lines really cross; times then include no second call in a row. --produce 0 reads the clock
@@ -14,16 +14,13 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include <sched.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
+#include "ranks.hpp"
 #include "stretto/base/statistics.hpp"
 #include "stretto/base/units.hpp"
 #include "stretto/comm/shm/shm.hpp"
@@ -37,6 +34,7 @@ struct Options {
   bool arena = true;
   bool produce = false;
   bool background = false;
+  bool rank0 = false;
   Algorithm algorithm = Algorithm::kAuto;
   std::size_t min_bytes = 4;
   std::size_t max_bytes = std::size_t{256} << 20;
@@ -110,7 +108,9 @@ void run(Communicator& communicator, const Options& options) {
       }
     }
     const double cpu_share = (cpu_s() - cpu_begin) / (now_s() - wall_begin);
-    communicator.all_reduce(view(std::span(times)), ReduceOp::kMax).wait();
+    if (!options.rank0) {
+      communicator.all_reduce(view(std::span(times)), ReduceOp::kMax).wait();
+    }
     std::fill(data.begin(), data.end(), rank + 1);
     once();
     const auto expected = static_cast<float>(options.ranks * (options.ranks + 1)) / 2;
@@ -154,6 +154,8 @@ Options parse(int argc, char** argv) {
       options.arena = value == "arena";
     } else if (flag == "--produce") {
       options.produce = value == "1";
+    } else if (flag == "--time") {
+      options.rank0 = value == "rank0";
     } else if (flag == "--algorithm") {
       options.algorithm = algorithm_from_string(value);
     } else if (flag == "--min") {
@@ -176,41 +178,8 @@ Options parse(int argc, char** argv) {
 int main(int argc, char** argv) {
   try {
     const Options options = parse(argc, argv);
-    std::string directory =
-        (std::filesystem::temp_directory_path() / "stretto-bench-XXXXXX").string();
-    if (mkdtemp(directory.data()) == nullptr) {
-      std::perror("mkdtemp");
-      return 1;
-    }
-    std::vector<pid_t> children;
-    for (int rank = 0; rank < options.ranks; ++rank) {
-      const pid_t child = fork();
-      if (child == 0) {
-        cpu_set_t cpus;
-        CPU_ZERO(&cpus);
-        CPU_SET(static_cast<std::size_t>(rank % static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN))),
-                &cpus);
-        sched_setaffinity(0, sizeof cpus, &cpus);
-        int code = 0;
-        try {
-          run(*connect_shm(directory, rank, options.ranks), options);
-        } catch (const std::exception& error) {
-          std::fprintf(stderr, "rank %d: %s\n", rank, error.what());
-          code = 1;
-        }
-        std::fflush(nullptr);
-        _exit(code);
-      }
-      children.push_back(child);
-    }
-    int failed = 0;
-    for (const pid_t child : children) {
-      int status = 0;
-      waitpid(child, &status, 0);
-      failed |= status;
-    }
-    std::filesystem::remove_all(directory);
-    return failed == 0 ? 0 : 1;
+    return benchmarks::run_ranks(
+        options.ranks, {}, true, [&](Communicator& communicator) { run(communicator, options); });
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 2;

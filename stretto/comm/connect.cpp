@@ -3,9 +3,11 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <string>
 #include <system_error>
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 namespace stretto {
 

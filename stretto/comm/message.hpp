@@ -4,6 +4,7 @@
 #include <coroutine>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 namespace stretto::detail {
 
@@ -78,9 +79,9 @@ struct Message {
 
   // The transport's own.
   Message* next = nullptr;
-  std::uint64_t token = 0;            ///< Of the sender's message, to be returned by release().
-  std::byte* owned = nullptr;         ///< Memory to free on release.
-  alignas(16) std::byte inlined[16];  ///< Very small payloads need no memory of their own.
+  std::uint64_t token = 0;             ///< Of the sender's message, to be returned by release().
+  std::unique_ptr<std::byte[]> owned;  ///< Memory to free on release.
+  alignas(16) std::byte inlined[16];   ///< Very small payloads need no memory of their own.
 };
 
 }  // namespace stretto::detail

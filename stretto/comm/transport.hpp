@@ -45,6 +45,8 @@ class Transport {
   /// The receiver is done with message.data.
   virtual void release(Message& message) = 0;
 
+  /// Operations are in flight from now on; before, nobody polled.
+  virtual void became_busy() {}
   /// Makes progress; true if anything happened.
   /// @throws Error kMismatch, kPeerLost (a peer's abort included).
   virtual bool poll() = 0;

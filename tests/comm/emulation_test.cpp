@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -8,6 +6,8 @@
 #include <memory>
 #include <random>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 #include "stretto/comm/emulate/emulated_links.hpp"
 #include "stretto/comm/kernel/reduce.hpp"
@@ -77,15 +77,15 @@ TEST(EmulatedLinks, ALateLookGivesTheSameTimesAsAnEarlyOne) {
 
 TEST(EmulatedLinks, AnUrgentMessageOvertakesAtASegmentBoundary) {
   EmulatedLinks links(machine_from_spec("2@1GB/s,0"), 0, {});
-  Message fat = message_to(1, 20'000'000, kMs);        // 20 ms on the link
+  Message fat = message_to(1, 20'000'000, kMs);  // 20 ms on the link
   links.submit(fat);
-  (void)departures(links, 5 * kMs);                    // some segments are on their way
+  (void)departures(links, 5 * kMs);  // some segments are on their way
   Message urgent = message_to(1, 1'000'000, 5 * kMs, 1);
   links.submit(urgent);
   auto left = departures(links, 100 * kMs);
-  EXPECT_GE(left[&urgent], 6 * kMs);                   // not before it was there,
-  EXPECT_LE(left[&urgent], 6 * kMs + 2 * kMs);         // waits for at most the segments already sent
-  EXPECT_EQ(left[&fat], 22 * kMs);                     // and delays the other by its own time exactly
+  EXPECT_GE(left[&urgent], 6 * kMs);            // not before it was there,
+  EXPECT_LE(left[&urgent], 6 * kMs + 2 * kMs);  // waits for at most the segments already sent
+  EXPECT_EQ(left[&fat], 22 * kMs);              // and delays the other by its own time exactly
 }
 
 TEST(EmulatedLinks, SendersToOneRankShareItsIncomingLink) {
@@ -115,15 +115,16 @@ TEST(EmulatedLinks, GroupsShareTheirOuterLink) {
   EXPECT_EQ(left[&inside], kMs + 100'000);
 }
 
-// Real ranks, model time: what each operation took must be the formula's, whatever the host was doing.
-// The tolerance is for the host's own start of the operation, which is real time.
+// Real ranks, model time: what each operation took must be the formula's, whatever the host was
+// doing. The tolerance is for the host's own start of the operation, which is real time.
 struct Expected {
   Algorithm algorithm;
   int ranks;
 };
 
 TEST(Emulation, CollectivesTakeAtLeastTheFormulasTime) {
-  for (const Expected& what : {Expected{Algorithm::kDirect, 2}, {Algorithm::kDirect, 4}, {Algorithm::kRing, 4}}) {
+  for (const Expected& what :
+       {Expected{Algorithm::kDirect, 2}, {Algorithm::kDirect, 4}, {Algorithm::kRing, 4}}) {
     ShmOptions options = test_options();
     options.emulate = machine_from_spec(std::to_string(what.ranks) + "@100MB/s,200us");
     run_processes(what.ranks, options, [&](Communicator& communicator) {
@@ -134,11 +135,13 @@ TEST(Emulation, CollectivesTakeAtLeastTheFormulasTime) {
       const double messages = what.algorithm == Algorithm::kRing ? 2 * (ranks - 1) : 2;
       const double formula_s = messages * 200e-6 + 2 * (ranks - 1) / ranks * kCount * 4 / 100e6;
       communicator.barrier().wait();
-      const Work work = communicator.all_reduce(data, ReduceOp::kSum, {.algorithm = what.algorithm});
+      const Work work =
+          communicator.all_reduce(data, ReduceOp::kSum, {.algorithm = what.algorithm});
       work.wait();
       const Nanoseconds took = work.times().ended - work.times().launched;
       EXPECT_GE(Seconds(took).count(), formula_s * 0.97 - 100e-6);
-      // No upper bound in milliseconds: a busy host is not a wrong model. benchmarks/ has the figures.
+      // No upper bound in milliseconds: a busy host is not a wrong model. benchmarks/ has the
+      // figures.
     });
   }
 }
@@ -157,7 +160,8 @@ TEST(Emulation, OneStreamRunsOneAfterTheOtherAndMoreStreamsHideLatency) {
         if (stream) {
           call.stream = 0;
         }
-        works.push_back(communicator.all_reduce({arena->bytes().data() + slot * 4000, 1000, DType::kF32, {}}, ReduceOp::kSum, call));
+        works.push_back(communicator.all_reduce(
+            {arena->bytes().data() + slot * 4000, 1000, DType::kF32, {}}, ReduceOp::kSum, call));
       }
       for (const Work& work : works) {
         work.wait();
@@ -195,7 +199,8 @@ TEST(ReduceKernels, AllInstructionSetsGiveTheSameBits) {
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")) {
     tables.push_back(&detail::kReduceV3);
   }
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) {
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512vl")) {
     tables.push_back(&detail::kReduceV4);
   }
 #endif
@@ -229,7 +234,8 @@ TEST(ReduceKernels, AllInstructionSetsGiveTheSameBits) {
             const std::byte* const b = results[other].data() + i * element;
             // Which of two NaNs survives is the one thing left open.
             ASSERT_TRUE(std::memcmp(a, b, element) == 0 || (is_nan(dtype, a) && is_nan(dtype, b)))
-                << to_string(dtype) << " " << to_string(op) << " ranks " << ranks << " table " << other << " element " << i;
+                << to_string(dtype) << " " << to_string(op) << " ranks " << ranks << " table "
+                << other << " element " << i;
           }
         }
       }

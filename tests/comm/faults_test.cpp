@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What goes wrong between ranks ends in a typed error on every rank, soon, and leaves nothing behind.
-
-#include <gtest/gtest.h>
-#include <sys/mman.h>
+// What goes wrong between ranks ends in a typed error on every rank, soon, and leaves nothing
+// behind.
 
 #include <array>
 #include <atomic>
@@ -11,6 +9,9 @@
 #include <random>
 #include <thread>
 #include <vector>
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include "world.hpp"
 
@@ -24,7 +25,8 @@ template <typename T>
 class Shared {
  public:
   Shared()
-      : value_(new (mmap(nullptr, sizeof(T), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) T{}) {}
+      : value_(new (mmap(
+            nullptr, sizeof(T), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) T{}) {}
   ~Shared() { munmap(value_, sizeof(T)); }
   Shared(const Shared&) = delete;
   Shared& operator=(const Shared&) = delete;
@@ -49,29 +51,34 @@ void kill_one(int size, int victim, std::chrono::microseconds after, bool emulat
     options.emulate = machine_from_spec(std::to_string(size) + "@1GB/s,100us");
   }
   const RendezvousDirectory directory;
-  const auto children = fork_ranks(directory.path(), size, options, [&](Communicator& communicator) {
-    const std::size_t count = lending ? 50'000 : 100;
-    const auto arena = communicator.allocate(Bytes(static_cast<std::int64_t>(count * sizeof(float))));
-    const BufferView data{arena->bytes().data(), count, DType::kF32, {}};
-    report->busy.fetch_add(1);
-    std::string what;
-    const ErrorCode code = code_of(
-        [&] {
-          for (std::uint64_t round = 0;; ++round) {
-            communicator
-                .all_reduce(data, ReduceOp::kMax,
-                            {.algorithm = round % 2 == 0 ? Algorithm::kDirect : Algorithm::kRing,
-                             .progress = round % 3 == 0 ? Progress::kCaller : Progress::kBackground})
-                .wait();
-          }
-        },
-        &what);
-    const auto rank = static_cast<std::size_t>(communicator.rank());
-    report->names_the_victim[rank] = what.find("rank " + std::to_string(victim)) != std::string::npos;
-    report->code[rank] = static_cast<int>(code) + 1;
-    // And it stays that way.
-    EXPECT_EQ(code_of([&] { communicator.barrier().wait(); }), ErrorCode::kPeerLost);
-  });
+  const auto children =
+      fork_ranks(directory.path(), size, options, [&](Communicator& communicator) {
+        const std::size_t count = lending ? 50'000 : 100;
+        const auto arena =
+            communicator.allocate(Bytes(static_cast<std::int64_t>(count * sizeof(float))));
+        const BufferView data{arena->bytes().data(), count, DType::kF32, {}};
+        report->busy.fetch_add(1);
+        std::string what;
+        const ErrorCode code = code_of(
+            [&] {
+              for (std::uint64_t round = 0;; ++round) {
+                communicator
+                    .all_reduce(
+                        data,
+                        ReduceOp::kMax,
+                        {.algorithm = round % 2 == 0 ? Algorithm::kDirect : Algorithm::kRing,
+                         .progress = round % 3 == 0 ? Progress::kCaller : Progress::kBackground})
+                    .wait();
+              }
+            },
+            &what);
+        const auto rank = static_cast<std::size_t>(communicator.rank());
+        report->names_the_victim[rank] =
+            what.find("rank " + std::to_string(victim)) != std::string::npos;
+        report->code[rank] = static_cast<int>(code) + 1;
+        // And it stays that way.
+        EXPECT_EQ(code_of([&] { communicator.barrier().wait(); }), ErrorCode::kPeerLost);
+      });
   while (report->busy.load() < size) {
     std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
@@ -85,7 +92,9 @@ void kill_one(int size, int victim, std::chrono::microseconds after, bool emulat
       continue;
     }
     EXPECT_EQ(code, 0) << "rank " << rank;
-    EXPECT_EQ(report->code[static_cast<std::size_t>(rank)], static_cast<int>(ErrorCode::kPeerLost) + 1) << "rank " << rank;
+    EXPECT_EQ(report->code[static_cast<std::size_t>(rank)],
+              static_cast<int>(ErrorCode::kPeerLost) + 1)
+        << "rank " << rank;
     EXPECT_TRUE(report->names_the_victim[static_cast<std::size_t>(rank)]) << "rank " << rank;
   }
   // The promise is one second; a sanitizer on a loaded machine is not held to it.
@@ -106,17 +115,18 @@ TEST(Faults, AKilledRankIsNamedByAllOthers) {
 TEST(Faults, ARankThatDiesBetweenOperationsIsFoundByTheNext) {
   Shared<Report> report;
   const RendezvousDirectory directory;
-  const auto children = fork_ranks(directory.path(), 2, test_options(), [&](Communicator& communicator) {
-    communicator.barrier().wait();
-    if (communicator.rank() == 1) {
-      kill(getpid(), SIGKILL);
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    std::string what;
-    EXPECT_EQ(code_of([&] { communicator.barrier().wait(); }, &what), ErrorCode::kPeerLost);
-    EXPECT_NE(what.find("rank 1"), std::string::npos) << what;
-    EXPECT_NE(what.find("pid"), std::string::npos) << what;
-  });
+  const auto children =
+      fork_ranks(directory.path(), 2, test_options(), [&](Communicator& communicator) {
+        communicator.barrier().wait();
+        if (communicator.rank() == 1) {
+          kill(getpid(), SIGKILL);
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        std::string what;
+        EXPECT_EQ(code_of([&] { communicator.barrier().wait(); }, &what), ErrorCode::kPeerLost);
+        EXPECT_NE(what.find("rank 1"), std::string::npos) << what;
+        EXPECT_NE(what.find("pid"), std::string::npos) << what;
+      });
   EXPECT_EQ(wait_for(children[0]), 0);
   EXPECT_EQ(wait_for(children[1]), 128 + SIGKILL);
 }
@@ -161,8 +171,13 @@ TEST(Faults, ASilentRankIsATimeOutThatSaysWhich) {
     }
     std::vector<float> values(100);
     std::string what;
-    EXPECT_EQ(code_of([&] { communicator.all_reduce(view(std::span(values)), ReduceOp::kSum, {.slot = 9}).wait(); }, &what),
-              ErrorCode::kTimeout);
+    EXPECT_EQ(
+        code_of(
+            [&] {
+              communicator.all_reduce(view(std::span(values)), ReduceOp::kSum, {.slot = 9}).wait();
+            },
+            &what),
+        ErrorCode::kTimeout);
     EXPECT_NE(what.find("rank 1"), std::string::npos) << what;
     EXPECT_NE(what.find("slot 9"), std::string::npos) << what;
     EXPECT_NE(what.find("all_reduce"), std::string::npos) << what;
@@ -179,7 +194,9 @@ TEST(Faults, DifferentSizesAreAMismatchOnBothSides) {
       run_threads(2, options, [count](Communicator& communicator) {
         const std::size_t mine = count + (communicator.rank() == 1 ? 32 : 0);
         const auto arena = communicator.allocate(Bytes(static_cast<std::int64_t>(mine * 4)));
-        EXPECT_EQ(code_of([&] { communicator.all_reduce({arena->bytes().data(), mine, DType::kF32, {}}).wait(); }),
+        EXPECT_EQ(code_of([&] {
+                    communicator.all_reduce({arena->bytes().data(), mine, DType::kF32, {}}).wait();
+                  }),
                   ErrorCode::kMismatch);
       });
     }
@@ -223,7 +240,8 @@ TEST(Faults, RanksThatDoNotComeAreNamed) {
   ShmOptions options = test_options();
   options.connect_timeout = std::chrono::milliseconds(100);
   std::string what;
-  EXPECT_EQ(code_of([&] { (void)connect_shm(directory.path(), 1, 3, options); }, &what), ErrorCode::kTimeout);
+  EXPECT_EQ(code_of([&] { (void)connect_shm(directory.path(), 1, 3, options); }, &what),
+            ErrorCode::kTimeout);
   EXPECT_NE(what.find("rank 0, 2"), std::string::npos) << what;
 }
 
@@ -231,9 +249,13 @@ TEST(Faults, TwoProcessesWithOneRankAreRefused) {
   const RendezvousDirectory directory;
   ShmOptions options = test_options();
   options.connect_timeout = std::chrono::milliseconds(500);
-  std::thread first([&] { EXPECT_EQ(code_of([&] { (void)connect_shm(directory.path(), 0, 2, options); }), ErrorCode::kTimeout); });
+  std::thread first([&] {
+    EXPECT_EQ(code_of([&] { (void)connect_shm(directory.path(), 0, 2, options); }),
+              ErrorCode::kTimeout);
+  });
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  EXPECT_EQ(code_of([&] { (void)connect_shm(directory.path(), 0, 2, options); }), ErrorCode::kUnavailable);
+  EXPECT_EQ(code_of([&] { (void)connect_shm(directory.path(), 0, 2, options); }),
+            ErrorCode::kUnavailable);
   first.join();
 }
 
@@ -241,12 +263,16 @@ TEST(Faults, BadArgumentsAreRefusedAtOnce) {
   auto world = local_shm_world(2, test_options());
   Communicator& communicator = *world[0];
   std::vector<float> values(4);
-  const auto refused = [&](const std::function<void()>& body) { EXPECT_EQ(code_of(body), ErrorCode::kInvalidArgument); };
+  const auto refused = [&](const std::function<void()>& body) {
+    EXPECT_EQ(code_of(body), ErrorCode::kInvalidArgument);
+  };
   refused([&] { (void)communicator.broadcast(view(std::span(values)), 2); });
   refused([&] { (void)communicator.broadcast(view(std::span(values)), -1); });
   refused([&] { (void)communicator.send(view(std::span(values)), 0); });
   refused([&] { (void)communicator.recv(view(std::span(values)), 7); });
-  refused([&] { (void)communicator.all_reduce(view(std::span(values)), ReduceOp::kSum, {.slot = kMaxSlot + 1}); });
+  refused([&] {
+    (void)communicator.all_reduce(view(std::span(values)), ReduceOp::kSum, {.slot = kMaxSlot + 1});
+  });
   refused([&] { (void)communicator.all_reduce({nullptr, 4, DType::kF32, {}}); });
   BufferView device = view(std::span(values));
   device.device.kind = DeviceKind::kCuda;

@@ -45,6 +45,24 @@ void futex_wake(std::atomic<std::uint32_t>& word) {
   syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
+// Arrivals by time. A std::priority_queue would not let one be moved out.
+template <typename Arrival>
+bool later(const Arrival& a, const Arrival& b) {
+  return a.time > b.time;
+}
+template <typename Arrival>
+void push_heap(std::vector<Arrival>& heap, Arrival arrival) {
+  heap.push_back(std::move(arrival));
+  std::push_heap(heap.begin(), heap.end(), later<Arrival>);
+}
+template <typename Arrival>
+Arrival pop_heap(std::vector<Arrival>& heap) {
+  std::pop_heap(heap.begin(), heap.end(), later<Arrival>);
+  Arrival arrival = std::move(heap.back());
+  heap.pop_back();
+  return arrival;
+}
+
 // The abort word: code + 1, rank, bucket and step.
 constexpr std::uint64_t kNoBucket16 = 0xffff;
 std::uint64_t pack_abort(ErrorCode code, int rank, std::uint32_t step, std::uint32_t bucket) {
@@ -62,7 +80,7 @@ ShmTransport::ShmTransport(ShmWorld world, const std::optional<Machine>& emulate
   heap_ = std::make_shared<Heap>(
       std::span(mine.base + mine.layout.heap_begin(), mine.layout.heap_bytes), world_.segments);
   const int ranks = world_.segments->ranks();
-  peers_.resize(static_cast<std::size_t>(ranks));
+  peers_ = std::vector<Peer>(static_cast<std::size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) {
     peer(rank).receives_tail = &peer(rank).receives;
     if (rank != world_.rank) {
@@ -91,11 +109,6 @@ ShmTransport::~ShmTransport() {
   for (int rank = 0; rank < world_.segments->ranks(); ++rank) {
     if (rank != world_.rank) {
       ring(rank);
-    }
-  }
-  for (Peer& other : peers_) {
-    for (const Arrival& arrival : other.unexpected) {
-      delete[] arrival.owned;
     }
   }
 }
@@ -227,7 +240,7 @@ void ShmTransport::receive(Message& message) {
         return arrival.address == message.address;
       });
   if (found != other.unexpected.end()) {
-    Arrival arrival = *found;
+    Arrival arrival = std::move(*found);
     other.unexpected.erase(found);
     hand_over(arrival, message);
     return;
@@ -251,7 +264,7 @@ void ShmTransport::hand_over(Arrival& arrival, Message& message) {
   }
   message.token = arrival.token;
   message.time = arrival.time;
-  message.owned = arrival.owned;
+  message.owned = std::move(arrival.owned);
   message.data = arrival.data;
   if (arrival.data == nullptr) {
     std::memcpy(message.inlined, arrival.inlined.data(), sizeof message.inlined);
@@ -261,10 +274,7 @@ void ShmTransport::hand_over(Arrival& arrival, Message& message) {
 }
 
 void ShmTransport::release(Message& message) {
-  if (message.owned != nullptr) {
-    delete[] message.owned;
-    message.owned = nullptr;
-  }
+  message.owned.reset();
   if (message.token != 0) {
     Message answer;
     answer.token = message.token;
@@ -313,16 +323,16 @@ void ShmTransport::take(int from, const Packet& packet) {
     arrival.token = packet.token;
     arrival.data = (*world_.segments)[from].base + packet.offset;
     if (links_) {
-      on_the_wire_.push(arrival);
+      push_heap(on_the_wire_, std::move(arrival));
       return;
     }
   } else if (arrival.bytes <= packet.inlined.size()) {
     arrival.inlined = packet.inlined;
   } else {
     Peer& other = peer(from);
-    arrival.owned = new std::byte[arrival.bytes];
-    arrival.data = arrival.owned;
-    std::memcpy(arrival.owned,
+    arrival.owned = std::make_unique<std::byte[]>(arrival.bytes);
+    arrival.data = arrival.owned.get();
+    std::memcpy(arrival.data,
                 other.in->payload.data() + packet.offset % Channel::kPayloadBytes,
                 arrival.bytes);
     other.payload_read = (packet.offset + arrival.bytes + 63) / 64 * 64;
@@ -343,7 +353,7 @@ void ShmTransport::arrive(Arrival arrival) {
       return;
     }
   }
-  other.unexpected.push_back(arrival);
+  other.unexpected.push_back(std::move(arrival));
   on_unexpected();
 }
 
@@ -357,6 +367,12 @@ bool ShmTransport::has_unexpected(std::uint32_t slot) const noexcept {
 
 // ---------------------------------------------------------------- emulated machine
 
+void ShmTransport::became_busy() {
+  if (links_) {
+    busy_since_ = monotonic_ns();
+  }
+}
+
 bool ShmTransport::deliver_emulated() {
   bool any = false;
   const ModelTime now = monotonic_ns();
@@ -365,17 +381,16 @@ bool ShmTransport::deliver_emulated() {
     post(message.peer, PacketKind::kLend, message, at);
   });
   // In order of their end on the wire, whichever sender was quicker to tell us.
-  while (!on_the_wire_.empty() && on_the_wire_.top().time <= now) {
-    Arrival arrival = on_the_wire_.top();
-    on_the_wire_.pop();
+  while (!on_the_wire_.empty() && on_the_wire_.front().time <= now) {
+    Arrival arrival = pop_heap(on_the_wire_);
     arrival.time = links_->arrival(arrival.peer, arrival.bytes, arrival.time);
-    arriving_.push(arrival);
+    push_heap(arriving_, std::move(arrival));
   }
-  while (!arriving_.empty() && arriving_.top().time <= now) {
+  while (!arriving_.empty() && arriving_.front().time <= now) {
     any = true;
-    const Arrival arrival = arriving_.top();
-    arriving_.pop();
-    const ModelTime lag = now - arrival.time;
+    Arrival arrival = pop_heap(arriving_);
+    // What came while this rank had nothing in flight is not late: nobody was waiting for it.
+    const ModelTime lag = now - std::max(arrival.time, busy_since_);
     emulated_messages_.fetch_add(1, std::memory_order_relaxed);
     if (lag > kLateNs) {
       emulated_late_.fetch_add(1, std::memory_order_relaxed);
@@ -383,7 +398,7 @@ bool ShmTransport::deliver_emulated() {
     if (lag > emulated_worst_lag_ns_.load(std::memory_order_relaxed)) {
       emulated_worst_lag_ns_.store(lag, std::memory_order_relaxed);
     }
-    arrive(arrival);
+    arrive(std::move(arrival));
   }
   return any;
 }
@@ -395,10 +410,10 @@ ModelTime ShmTransport::next_event() const noexcept {
   ModelTime next = links_->next_event();
   const auto consider = [&next](ModelTime at) { next = next == 0 ? at : std::min(next, at); };
   if (!on_the_wire_.empty()) {
-    consider(on_the_wire_.top().time + least_latency_);
+    consider(on_the_wire_.front().time + least_latency_);
   }
   if (!arriving_.empty()) {
-    consider(arriving_.top().time);
+    consider(arriving_.front().time);
   }
   return next;
 }

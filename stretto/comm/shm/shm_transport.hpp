@@ -5,7 +5,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <queue>
 #include <string>
 #include <vector>
 
@@ -48,6 +47,7 @@ class ShmTransport final : public Transport {
   void send(Message& message) override;
   void receive(Message& message) override;
   void release(Message& message) override;
+  void became_busy() override;
   bool poll() override;
   void check_peers() override;
   [[nodiscard]] ModelTime next_event() const noexcept override;
@@ -66,8 +66,8 @@ class ShmTransport final : public Transport {
     Address address = 0;
     std::uint64_t token = 0;
     std::uint64_t bytes = 0;
-    std::byte* data = nullptr;   // lent memory, or `owned`
-    std::byte* owned = nullptr;  // null for lent and inlined ones
+    std::byte* data = nullptr;           // lent memory, or `owned`; null: in `inlined`
+    std::unique_ptr<std::byte[]> owned;  // null for lent and inlined ones
     ModelTime time = 0;
     std::array<std::byte, 16> inlined{};
     int peer = 0;
@@ -102,9 +102,6 @@ class ShmTransport final : public Transport {
     bool gone = false;
     bool closed = false;  // it is gone because it closed its communicator
   };
-  struct Later {
-    bool operator()(const Arrival& a, const Arrival& b) const { return a.time > b.time; }
-  };
 
   [[nodiscard]] Peer& peer(int rank) noexcept { return peers_[static_cast<std::size_t>(rank)]; }
   [[nodiscard]] const SegmentView& own() const noexcept { return (*world_.segments)[world_.rank]; }
@@ -137,14 +134,13 @@ class ShmTransport final : public Transport {
   std::optional<Error> problem_;  // thrown by the next poll()
   int backlogged_ = 0;
   int gone_ = 0;
-  int polls_without_input_ = 0;
   std::atomic<std::uint32_t> asleep_here_{0};
 
   std::unique_ptr<EmulatedLinks> links_;
-  std::priority_queue<Arrival, std::vector<Arrival>, Later>
-      on_the_wire_;  // by end at the incoming link
-  std::priority_queue<Arrival, std::vector<Arrival>, Later> arriving_;  // by arrival
+  std::vector<Arrival> on_the_wire_;  // heaps: by end at the incoming link,
+  std::vector<Arrival> arriving_;     // by arrival
   ModelTime least_latency_ = 0;
+  ModelTime busy_since_ = 0;
   std::atomic<std::uint64_t> emulated_messages_{0};
   std::atomic<std::uint64_t> emulated_late_{0};
   std::atomic<std::int64_t> emulated_worst_lag_ns_{0};
