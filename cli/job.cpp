@@ -293,7 +293,7 @@ Error killed(const RankExit& exit, const std::vector<RankError>& errors) {
 
 void JobOptions::add_to(CLI::App& app) {
   app.add_option("-n,--ranks", ranks, "Ranks to start on this host (default: as --emulate, or 2)")
-      ->check(CLI::Range(1, 1024))
+      ->check(CLI::Range(1, 256))
       ->type_name("RANKS");
   app.add_option("--backend", backend, "How ranks communicate: shm")->type_name("NAME");
   app.add_option("--emulate",

@@ -64,7 +64,7 @@ Action add_run(CLI::App& app) {
   const auto flags = std::make_shared<RunFlags>();
   app.add_option("-n,--ranks", flags->ranks, "Ranks to start on this host")
       ->required()
-      ->check(CLI::Range(1, 1024))
+      ->check(CLI::Range(1, 256))
       ->type_name("RANKS");
   app.add_option(
          "--rank-map", flags->rank_map, "File of rank numbers, one for each process started")

@@ -237,7 +237,7 @@ class Gathered {
         BucketOnRank& sum = all[id];
         sum.bytes = std::max(sum.bytes, bucket.bytes);
         sum.ready_ns = std::max(sum.ready_ns, bucket.ready_ns);
-        sum.launched_ns = earlier(sum.launched_ns, bucket.launched_ns);
+        sum.launched_ns = std::max(sum.launched_ns, bucket.launched_ns);
         sum.ended_ns = std::max(sum.ended_ns, bucket.ended_ns);
         sum.exposed_ns += bucket.exposed_ns;
         ranks_with[id] += 1.0;

@@ -40,7 +40,9 @@ struct CallOptions {
   Progress progress = Progress::kBackground;
   /// Operations of one stream run one after the other in the order they were started on this rank;
   /// one overtakes its predecessors if its priority is higher or a peer has begun it already (so
-  /// that ranks with different orders cannot block each other). Without a stream: at once.
+  /// that ranks with different orders cannot block each other). Broadcast, send, receive and
+  /// barrier, and tensors too small for every rank to have a part, begin at once. Without a stream:
+  /// at once.
   std::optional<std::uint32_t> stream = std::nullopt;
 };
 inline constexpr std::uint32_t kMaxSlot = (1U << 24) - 1;
@@ -54,8 +56,7 @@ struct Part {
 };
 [[nodiscard]] Part part_of(std::size_t count, int ranks, int rank) noexcept;
 
-/// Memory that peers can read in place, for the gradients. Zeroed. Must not outlive the
-/// communicator.
+/// Memory that peers can read in place, for the gradients. Zeroed. May outlive its communicator.
 class Arena {
  public:
   virtual ~Arena() = default;
@@ -92,12 +93,12 @@ struct EmulationStatistics {
 /// A fixed group of ranks that run collectives together.
 ///
 /// All calls start an operation and return without waiting for peers. Data is reduced in place.
-/// `data` must have the same size and type on every rank, may be empty, and must stay alive and
-/// untouched until Work::wait() returns. Memory from allocate() travels without a copy, other
-/// memory through a small staging area. Thread-safe, except that operations without a slot, and all
-/// operations under Ordering::kTotal, match by order and so need one caller at a time. Must outlive
-/// every Work it returned that somebody still waits for. Its destructor waits for nothing:
-/// operations still in flight fail.
+/// `data` must have the same size, type and kind of memory on every rank, may be empty, and must
+/// stay alive and untouched until Work::wait() returns. Memory from allocate() travels without a
+/// copy, other memory through a staging area of 1 MiB per operation in flight. Thread-safe, except
+/// that operations without a slot, and all operations under Ordering::kTotal, match by order and so
+/// need one caller at a time. Must outlive every Work it returned that somebody still waits for.
+/// Its destructor waits for nothing: operations still in flight fail.
 class Communicator {
  public:
   Communicator(const Communicator&) = delete;
@@ -130,7 +131,8 @@ class Communicator {
   [[nodiscard]] Work send(BufferView data, int to, CallOptions options = {});
   [[nodiscard]] Work recv(BufferView data, int from, CallOptions options = {});
 
-  /// @throws Error kUnavailable when the machine has not that much memory to share.
+  /// The kernel backs it with memory as it is touched.
+  /// @throws Error kUnavailable when it does not fit into ShmOptions::arena_capacity.
   [[nodiscard]] virtual std::unique_ptr<Arena> allocate(Bytes size) = 0;
 
   /// Makes every operation in flight and to come fail, here and on all peers, with `code` and a

@@ -41,6 +41,17 @@ std::unique_ptr<Communicator> connect(const RankEnvironment& environment,
          "",
          "Set TMPDIR or STRETTO_RENDEZVOUS to a writable directory."});
   }
+  struct stat found {};
+  if (lstat(directory.c_str(), &found) != 0 || !S_ISDIR(found.st_mode) ||
+      found.st_uid != geteuid() || (found.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+    throw Error(ErrorCode::kUnavailable,
+                {"the rendezvous directory is not one that only this user can write",
+                 directory.string(),
+                 "",
+                 "a directory of user " + std::to_string(geteuid()) + " with mode 0700",
+                 "Somebody else may have put it there. Remove it, or set STRETTO_RENDEZVOUS to a "
+                 "directory of your own."});
+  }
   auto communicator = connect_shm(directory, environment.rank, environment.world_size, options);
   if (environment.launcher != "stretto") {
     // Everybody has been met and has removed or will remove its socket; the last one to do so

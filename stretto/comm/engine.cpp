@@ -25,6 +25,9 @@ constexpr auto kCallerSpin = std::chrono::microseconds(50);
 constexpr auto kBackgroundSpin = std::chrono::microseconds(5);
 // How often a sleeping driver with operations in flight looks for dead peers and time-outs.
 constexpr auto kHeartbeat = std::chrono::milliseconds(20);
+// How long a communicator that is destroyed tries to hand over what it has sent.
+constexpr auto kFlush = std::chrono::seconds(1);
+constexpr std::size_t kFreeStages = 4;
 constexpr std::size_t kStageBytes = std::size_t{1} << 20;
 constexpr std::uint32_t kAutomaticSlot = 1U << 24;
 constexpr std::uint32_t kPointToPointSlot = 1U << 25;
@@ -38,6 +41,23 @@ void relax() {
 #if defined(__x86_64__)
   _mm_pause();
 #endif
+}
+
+// A stream holds an operation back until its predecessor is over or a peer has begun it. That
+// cannot block anybody only if beginning an operation is seen by every peer; an operation in which
+// some rank sends nothing to another at first (a tensor too small for all to have a part, a
+// broadcast) begins at once instead.
+bool tells_every_peer(const Call& call, int ranks) {
+  switch (call.kind) {
+    case Collective::kAllReduce:
+    case Collective::kReduceScatter:
+    case Collective::kAllGather: {
+      const Part last = part_of(call.data.count, ranks, ranks - 1);
+      return last.begin < last.end;
+    }
+    default:
+      return false;
+  }
 }
 
 // An emulated machine is a clock: its thread runs rarely, for microseconds, and should run on time
@@ -67,8 +87,9 @@ struct Engine::Operation final : WorkState, Group::Resumer {
   std::shared_ptr<Operation> self;  // from start() until the driver takes it into active_
   Operation* older = nullptr;       // in the inbox
   std::uint64_t sequence = 0;
-  std::uint64_t key = 0;   // operations with one key run one after the other
-  Nanoseconds deadline{};  // set by the first heartbeat that sees it
+  std::uint64_t key = 0;     // operations with one key run one after the other
+  ModelTime not_before = 0;  // end of the operation before it with the same key
+  Nanoseconds deadline{};    // set by the first heartbeat after it last moved
   bool begun = false;
 };
 
@@ -97,9 +118,27 @@ Engine::~Engine() {
   transport_->wake();
   thread_.join();
   const std::scoped_lock lock(mutex_);
-  if (!failure_) {
+  // What is on its way out belongs to operations that are over here, but not on the peers.
+  const Nanoseconds give_up = now() + kFlush;
+  while (busy_with_backlog() && now() < give_up) {
+    guarded([this] {
+      transport_->poll();
+      transport_->check_peers();
+    });
+  }
+  if (failure_) {
+    drain_inbox();
+  } else {
     fail_all(Error(ErrorCode::kBackend, "the communicator was destroyed while this was in flight"));
   }
+}
+
+bool Engine::busy_with_backlog() const noexcept {
+  return !failed_.load(std::memory_order_acquire) && transport_->has_backlog();
+}
+
+bool Engine::busy() const noexcept {
+  return in_flight_.load(std::memory_order_seq_cst) > 0 || busy_with_backlog();
 }
 
 Work Engine::start(const Call& call) {
@@ -114,6 +153,9 @@ Work Engine::start(const Call& call) {
   }
   if (pair) {
     slot |= kPointToPointSlot | (call.options.slot ? 0 : kAutomaticSlot);
+  }
+  if (operation->call.options.stream && !tells_every_peer(call, options_.size)) {
+    operation->call.options.stream.reset();
   }
   operation->exchange.slot = slot;
   operation->exchange.priority = call.options.priority;
@@ -150,10 +192,15 @@ void Engine::wait_for(WorkState& state) {
   }
   callers_.fetch_add(1, std::memory_order_seq_cst);
   {
-    const std::scoped_lock lock(mutex_);
+    std::unique_lock lock(mutex_);
     auto last_progress = std::chrono::steady_clock::time_point{};
     int idle = 0;
     while (!state.over()) {
+      if (callers_.load(std::memory_order_relaxed) > 1) {  // others want to look, or to abort
+        lock.unlock();
+        std::this_thread::yield();
+        lock.lock();
+      }
       if (poll()) {
         idle = 0;
         continue;
@@ -174,7 +221,8 @@ void Engine::wait_for(WorkState& state) {
   if (!state.over()) {
     transport_->wake();
     state.phase.wait(WorkState::kPending, std::memory_order_acquire);
-  } else if (in_flight_.load(std::memory_order_relaxed) > 0) {
+  } else if (busy() || background_posted_.load(std::memory_order_seq_cst)) {
+    // The thread left the driving to us: what others have started meanwhile is its again.
     transport_->wake();
   }
 }
@@ -185,7 +233,7 @@ void Engine::run(const std::stop_token& stop) {
   }
   Nanoseconds next_heartbeat = now() + kHeartbeat;
   while (!stop.stop_requested()) {
-    bool busy = false;
+    bool busy_now = false;
     ModelTime event = 0;
     if (callers_.load(std::memory_order_seq_cst) == 0) {
       const std::scoped_lock lock(mutex_);
@@ -198,7 +246,7 @@ void Engine::run(const std::stop_token& stop) {
           continue;
         }
         relax();
-        if (in_flight_.load(std::memory_order_relaxed) == 0) {
+        if (!busy()) {
           break;
         }
         if (++idle % 16 == 0) {
@@ -211,7 +259,7 @@ void Engine::run(const std::stop_token& stop) {
           }
         }
       }
-      if (in_flight_.load(std::memory_order_relaxed) > 0) {
+      if (busy()) {
         if (now() >= next_heartbeat) {
           guarded([this] {
             transport_->check_peers();
@@ -219,21 +267,21 @@ void Engine::run(const std::stop_token& stop) {
           });
           next_heartbeat = now() + kHeartbeat;
         }
-        busy = in_flight_.load(std::memory_order_relaxed) > 0;
+        busy_now = busy();
         event = transport_->next_event();
       }
     }
     ModelTime until = 0;
-    if (busy) {
+    if (busy_now) {
       until = std::max(next_heartbeat, now()).count() + 1;
       if (event != 0 && event < until) {
         until = event;
       }
     }
-    transport_->sleep(busy, until, [this, &stop, busy] {
-      return stop.stop_requested() || (callers_.load(std::memory_order_seq_cst) == 0 &&
-                                       (background_posted_.load(std::memory_order_seq_cst) ||
-                                        (!busy && in_flight_.load(std::memory_order_seq_cst) > 0)));
+    transport_->sleep(busy_now, until, [this, &stop, busy_now] {
+      return stop.stop_requested() ||
+             (callers_.load(std::memory_order_seq_cst) == 0 &&
+              (background_posted_.load(std::memory_order_seq_cst) || (!busy_now && busy())));
     });
   }
 }
@@ -257,10 +305,11 @@ bool Engine::guarded(Function&& function) noexcept {
 
 bool Engine::poll() {
   bool any = false;
-  if (inbox_.load(std::memory_order_relaxed) != nullptr) {
+  if (inbox_.load(std::memory_order_relaxed) != nullptr ||
+      background_posted_.load(std::memory_order_relaxed)) {
     any = drain_inbox();
   }
-  if (failure_ || active_.empty()) {
+  if (failure_ || (active_.empty() && !transport_->has_backlog())) {
     return any;
   }
   guarded([&] {
@@ -275,7 +324,8 @@ bool Engine::poll() {
 }
 
 bool Engine::drain_inbox() {
-  background_posted_.store(false, std::memory_order_seq_cst);
+  // First the flag, then the inbox: who sets the flag has put the operation there before.
+  background_posted_.exchange(false, std::memory_order_seq_cst);
   Operation* newest = inbox_.exchange(nullptr, std::memory_order_acquire);
   Operation* oldest = nullptr;
   while (newest != nullptr) {  // reverse
@@ -349,7 +399,7 @@ void Engine::begin(Operation& operation) {
   operation.begun = true;
   ++keys_in_use_[operation.key];
   if (options_.emulated) {
-    exchange.now = operation.times.launched.count();
+    exchange.now = std::max<ModelTime>(operation.times.launched.count(), operation.not_before);
   }
   if (call.options.stream) {
     Stream& stream = streams_[*call.options.stream];
@@ -393,6 +443,7 @@ bool Engine::resume_ready() {
     std::pop_heap(ready_.begin(), ready_.end());
     const Ready next = ready_.back();
     ready_.pop_back();
+    next.operation->deadline = {};
     next.handle.resume();
     any = true;
     if (next.operation->task.done()) {
@@ -420,8 +471,13 @@ void Engine::retire(Operation& operation) {
     std::erase(stream.running, &operation);
     stream.last_end = std::max(stream.last_end, operation.exchange.now);
   }
-  if (operation.stage) {
+  if (operation.stage && stages_.size() < kFreeStages) {
     stages_.push_back(std::move(operation.stage));
+  }
+  for (Operation* const other : waiting_) {
+    if (other->key == operation.key) {
+      other->not_before = operation.exchange.now;
+    }
   }
   const auto position = std::find_if(
       active_.begin(), active_.end(), [&](const auto& other) { return other.get() == &operation; });
@@ -436,9 +492,16 @@ void Engine::retire(Operation& operation) {
 
 void Engine::check_deadlines() {
   const Nanoseconds at = now();
+  std::uint64_t moving = 0;
   for (const auto& operation : active_) {
+    moving += operation->begun ? operation->call.data.size_bytes() : 0;
+  }
+  for (const auto& operation : active_) {
+    if (!operation->begun) {
+      continue;  // held back by another one, whose time runs
+    }
     if (operation->deadline.count() == 0) {
-      operation->deadline = at + options_.timeout;
+      operation->deadline = at + options_.timeout + transport_->least_time(moving);
     } else if (at > operation->deadline) {
       const std::string what = std::string(to_string(operation->call.kind)) +
                                (operation->call.options.slot

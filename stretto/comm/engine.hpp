@@ -69,6 +69,9 @@ class Engine final : private WorkState::Waiter {
   bool resume_ready();
   void retire(Operation& operation);
   void check_deadlines();
+  [[nodiscard]] bool busy_with_backlog() const noexcept;
+  /// Something is in flight or on its way out.
+  [[nodiscard]] bool busy() const noexcept;
   void fail_all(const Error& reason) noexcept;
   template <typename Function>
   bool guarded(Function&& function) noexcept;

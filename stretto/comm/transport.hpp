@@ -44,6 +44,9 @@ class Transport {
   virtual void receive(Message& message) = 0;
   /// The receiver is done with message.data.
   virtual void release(Message& message) = 0;
+  /// True while messages wait for room on their way out: poll() must go on, whatever else is over.
+  /// Any thread.
+  [[nodiscard]] virtual bool has_backlog() const noexcept { return false; }
 
   /// Operations are in flight from now on; before, nobody polled.
   virtual void became_busy() {}
@@ -53,6 +56,11 @@ class Transport {
   /// Looks for dead peers and aborts; costs system calls, so the engine calls it a few dozen times
   /// a second. @throws Error as poll().
   virtual void check_peers() = 0;
+  /// How long `bytes` in flight may take by themselves: added to time-outs. Emulated links are
+  /// slow.
+  [[nodiscard]] virtual Nanoseconds least_time(std::uint64_t /*bytes*/) const noexcept {
+    return {};
+  }
   /// When poll() will next have something to do by itself (an emulated arrival); 0 = not before
   /// input.
   [[nodiscard]] virtual ModelTime next_event() const noexcept { return 0; }

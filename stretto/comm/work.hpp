@@ -42,7 +42,8 @@ class Work {
 
   /// The failure, if it is over and failed.
   [[nodiscard]] std::optional<Error> error() const;
-  /// Valid once done().
+  /// Valid once done(); all zero for Progress::kCaller, where reading the clock would cost too
+  /// much.
   [[nodiscard]] WorkTimes times() const noexcept;
 
  private:

@@ -86,7 +86,8 @@ TEST(Units, DurationsNeedAUnitUnlessZero) {
 }
 
 TEST(Units, HostileTextIsCutInTheMessage) {
-  const std::string text = std::string(1'000'000, '9') + "\x1b[2J";
+  std::string text(1'000'000, '9');
+  text += "\x1b[2J";
   try {
     (void)parse_bytes(text);
     FAIL();

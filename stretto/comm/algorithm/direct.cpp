@@ -58,7 +58,9 @@ Task all_reduce_small(Exchange& exchange, BufferView data, ReduceOp op) {
   }
   co_await arrived;
   exchange.advance(arrived);
-  // What was sent is overwritten now: it was copied when it was sent, or is empty.
+  if (data.count != 0) {
+    co_await sent;  // before the result overwrites it; an empty message is back only when released
+  }
   PeerArray<const std::byte*> inputs(count_of(exchange.size));
   inputs[count_of(exchange.rank)] = data.data;
   for (std::size_t i = 0; i < peers; ++i) {

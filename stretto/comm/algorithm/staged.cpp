@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <utility>
 
 #include "stretto/comm/algorithm/algorithms.hpp"
@@ -96,12 +97,21 @@ Task run_lane(Exchange& outer,
               BufferView stage,
               Group& finished) {
   Exchange exchange = outer;
-  for (std::size_t index = lane; index < pieces.count; index += 2) {
-    exchange.phase = outer.phase + static_cast<std::uint32_t>(index) * phases_per_piece(outer);
-    co_await run_piece(exchange, call, pieces, index, stage);
-    co_await exchange.breathe();
+  std::exception_ptr failure;
+  try {
+    for (std::size_t index = lane; index < pieces.count; index += 2) {
+      exchange.phase = outer.phase + static_cast<std::uint32_t>(index) * phases_per_piece(outer);
+      co_await run_piece(exchange, call, pieces, index, stage);
+      co_await exchange.breathe();
+    }
+  } catch (...) {
+    failure = std::current_exception();
   }
-  finished.arrived(exchange.now);
+  finished.arrived(
+      exchange.now);  // also after a failure, or the other lane's end would be waited for in vain
+  if (failure) {
+    std::rethrow_exception(failure);
+  }
 }
 
 }  // namespace

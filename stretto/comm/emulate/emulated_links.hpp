@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
-#include <queue>
 #include <vector>
 
 #include "stretto/comm/communicator.hpp"

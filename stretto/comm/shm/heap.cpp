@@ -30,6 +30,9 @@ Heap::Heap(std::span<std::byte> memory, std::shared_ptr<const void> mapping)
 }
 
 std::unique_ptr<Arena> Heap::allocate(Bytes size) {
+  if (size.count() < 0 || static_cast<std::size_t>(size.count()) > memory_.size()) {
+    refuse(size);
+  }
   const auto wanted = static_cast<std::size_t>(size.count());
   const std::size_t whole = std::max<std::size_t>((wanted + kPage - 1) / kPage * kPage, kPage);
   const std::scoped_lock lock(mutex_);
@@ -44,10 +47,12 @@ std::unique_ptr<Arena> Heap::allocate(Bytes size) {
       free_[offset + whole] = rest;
     }
     std::byte* const at = memory_.data() + offset;
-    madvise(
-        at, whole, MADV_HUGEPAGE);  // fewer page faults where the kernel allows it; else nothing
     return std::make_unique<HeapArena>(shared_from_this(), std::span(at, whole), wanted);
   }
+  refuse(size);
+}
+
+void Heap::refuse(Bytes size) const {
   throw Error(
       ErrorCode::kUnavailable,
       {"no room for an arena",

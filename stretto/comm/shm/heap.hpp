@@ -27,6 +27,7 @@ class Heap : public std::enable_shared_from_this<Heap> {
 
  private:
   class HeapArena;
+  [[noreturn]] void refuse(Bytes size) const;
   void free(std::span<std::byte> bytes) noexcept;
 
   std::span<std::byte> memory_;

@@ -21,7 +21,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::uint64_t kMagic = 0x316f74746572'7473ULL;  // "strretto1": the protocol's version too
+constexpr std::uint64_t kMagic = 0x326f74746572'7473ULL;  // "stretto2": the protocol's version too
 
 struct Hello {
   std::uint64_t magic = kMagic;
@@ -30,6 +30,7 @@ struct Hello {
   std::int32_t pid = 0;
   std::int32_t unused = 0;
   std::uint64_t heap_bytes = 0;
+  std::uint64_t machine = 0;  // hash of the emulated machine, 0 for none
 };
 
 std::string reason() {
@@ -120,6 +121,11 @@ bool receive_hello(int socket, Hello& hello, FileDescriptor& file) {
   do {
     got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
   } while (got < 0 && errno == EINTR);
+  if ((message.msg_flags & MSG_CTRUNC) != 0) {
+    unavailable("cannot receive a peer's memory: no file descriptor is free",
+                "rendezvous",
+                "See ulimit -n.");
+  }
   if (got != static_cast<ssize_t>(sizeof hello)) {
     return false;
   }
@@ -134,6 +140,24 @@ bool receive_hello(int socket, Hello& hello, FileDescriptor& file) {
   return file.get() >= 0;
 }
 
+// A socket file whose owner was killed before it could remove it is in nobody's way.
+bool bind_to(int listener, const sockaddr_un& address) {
+  const auto* const generic = reinterpret_cast<const sockaddr*>(&address);
+  if (bind(listener, generic, sizeof address) == 0) {
+    return true;
+  }
+  if (errno != EADDRINUSE) {
+    return false;
+  }
+  const FileDescriptor probe(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  if (connect(probe.get(), generic, sizeof address) == 0 || errno != ECONNREFUSED) {
+    errno = EADDRINUSE;
+    return false;
+  }
+  unlink(address.sun_path);
+  return bind(listener, generic, sizeof address) == 0;
+}
+
 bool same_user(int socket) {
   ucred peer{};
   socklen_t length = sizeof peer;
@@ -146,12 +170,14 @@ class Host {
        int rank,
        int size,
        const SegmentLayout& layout,
-       Nanoseconds timeout)
+       Nanoseconds timeout,
+       std::uint64_t machine)
       : directory_(directory), deadline_(Clock::now() + timeout), timeout_(timeout) {
     mine_.rank = rank;
     mine_.size = size;
     mine_.pid = static_cast<std::int32_t>(getpid());
     mine_.heap_bytes = layout.heap_bytes;
+    mine_.machine = machine;
     meeting_.files.resize(static_cast<std::size_t>(size));
     meeting_.sockets.resize(static_cast<std::size_t>(size));
     meeting_.pids.resize(static_cast<std::size_t>(size));
@@ -172,13 +198,14 @@ class Host {
     const std::filesystem::path path = socket_path(directory_, mine_.rank);
     const FileDescriptor listener = new_socket(path);
     const sockaddr_un address = address_of(path);
-    if (bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    if (!bind_to(listener.get(), address)) {
+      const bool taken = errno == EADDRINUSE;
       unavailable("cannot listen in the rendezvous directory: " + reason(),
                   path,
-                  errno == EADDRINUSE ? "Two processes claim this rank, or another job used this "
-                                        "directory: start ranks with "
-                                        "distinct STRETTO_RANK in a fresh directory."
-                                      : "The directory must exist and be writable by this user.");
+                  taken
+                      ? "Two processes claim this rank: start ranks with distinct numbers, one job "
+                        "per directory."
+                      : "The directory must exist and be writable by this user.");
     }
     listening_ = true;
     if (listen(listener.get(), SOMAXCONN) != 0) {
@@ -196,6 +223,9 @@ class Host {
         late();
       }
       FileDescriptor socket(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      if (socket.get() < 0 && errno != EINTR && errno != ECONNABORTED && errno != EAGAIN) {
+        unavailable("cannot accept a rank: " + reason(), directory_, "See ulimit -n.");
+      }
       if (socket.get() < 0 || !same_user(socket.get())) {
         --expected;  // not one of us
         continue;
@@ -215,6 +245,11 @@ class Host {
     for (;;) {
       FileDescriptor socket = new_socket(path);
       if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) {
+        if (!same_user(socket.get())) {
+          unavailable("another user listens as rank " + std::to_string(peer),
+                      path,
+                      "Use a rendezvous directory that only this user can write.");
+        }
         return socket;
       }
       if (errno != ENOENT && errno != ECONNREFUSED && errno != EAGAIN && errno != EINTR) {
@@ -259,6 +294,15 @@ class Host {
                    std::to_string(mine_.heap_bytes) + " bytes",
                    ""});
     }
+    if (theirs.machine != mine_.machine) {
+      throw Error(
+          ErrorCode::kMismatch,
+          {"ranks disagree about the emulated machine",
+           "rank " + std::to_string(theirs.rank),
+           theirs.machine == 0 ? "none" : "another machine",
+           mine_.machine == 0 ? "none" : "the machine of rank " + std::to_string(mine_.rank),
+           "Give every rank the same --emulate."});
+    }
     const auto index = static_cast<std::size_t>(theirs.rank);
     meeting_.sockets[index] = std::move(socket);
     meeting_.files[index] = std::move(file);
@@ -295,8 +339,9 @@ Meeting meet(const std::filesystem::path& directory,
              int size,
              const SegmentLayout& layout,
              FileDescriptor own,
-             Nanoseconds timeout) {
-  return Host(directory, rank, size, layout, timeout).meet_all(std::move(own));
+             Nanoseconds timeout,
+             std::uint64_t machine) {
+  return Host(directory, rank, size, layout, timeout, machine).meet_all(std::move(own));
 }
 
 }  // namespace stretto::detail

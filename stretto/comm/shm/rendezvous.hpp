@@ -19,12 +19,14 @@ struct Meeting {
 /// Meets all other ranks in `directory`: rank r listens on `rank-<r>.sock`, connects to all lower
 /// ranks and is connected to by all higher ones; each pair swaps its size, its layout and its file.
 /// Removes its socket file once everybody has been met.
+/// `machine` is a hash of what is emulated; ranks must agree on it.
 /// @throws Error kTimeout naming the ranks that did not come, kMismatch, kUnavailable.
 [[nodiscard]] Meeting meet(const std::filesystem::path& directory,
                            int rank,
                            int size,
                            const SegmentLayout& layout,
                            FileDescriptor own,
-                           Nanoseconds timeout);
+                           Nanoseconds timeout,
+                           std::uint64_t machine);
 
 }  // namespace stretto::detail

@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "stretto/base/error.hpp"
@@ -43,6 +44,12 @@ FileDescriptor::~FileDescriptor() {
 }
 
 FileDescriptor create_segment(const SegmentLayout& layout) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < layout.total_bytes()) {
+    errno = EFBIG;  // the system would kill this process instead of saying so
+    unavailable("size shared memory under the limit on file sizes (ulimit -f)",
+                layout.total_bytes());
+  }
   FileDescriptor file(memfd_create("stretto", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (file.get() < 0) {
     unavailable("create shared memory", layout.total_bytes());
@@ -63,7 +70,7 @@ SegmentMap::SegmentMap(const SegmentLayout& layout, std::span<const FileDescript
   constexpr std::size_t kGrid = std::size_t{1} << 28;
   const std::size_t stride =
       (layout.total_bytes() + ranks * kPageBytes + kGrid - 1) / kGrid * kGrid;
-  reserved_bytes_ = stride * ranks + SegmentLayout::kHugeBytes;
+  reserved_bytes_ = stride * ranks;
   void* const reserved =
       mmap(nullptr, reserved_bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (reserved == MAP_FAILED) {

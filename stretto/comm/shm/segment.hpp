@@ -48,6 +48,7 @@ struct Channel {
 
   alignas(64) std::atomic<std::uint64_t> packets_taken;  ///< The reader's, published now and then.
   std::atomic<std::uint64_t> payload_taken;
+  std::atomic<std::uint32_t> writer_waits;  ///< The writer's: ring it when there is room again.
   alignas(64) std::array<Packet, kPackets> packets;
   alignas(64) std::array<std::byte, kPayloadBytes> payload;
 };
@@ -72,12 +73,9 @@ struct SegmentLayout {
 
   [[nodiscard]] std::size_t heap_begin() const noexcept {
     const std::size_t channels = kPageBytes + ranks * sizeof(Channel);
-    // On a huge-page boundary, so that the kernel can back arenas with huge pages.
-    return (channels + kHugeBytes - 1) / kHugeBytes * kHugeBytes;
+    return (channels + kPageBytes - 1) / kPageBytes * kPageBytes;
   }
   [[nodiscard]] std::size_t total_bytes() const noexcept { return heap_begin() + heap_bytes; }
-
-  static constexpr std::size_t kHugeBytes = std::size_t{2} << 20;
 };
 
 /// One rank's segment as this process sees it.

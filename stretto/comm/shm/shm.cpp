@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "stretto/base/hash.hpp"
 #include "stretto/comm/engine.hpp"
 #include "stretto/comm/shm/rendezvous.hpp"
 #include "stretto/comm/shm/segment.hpp"
@@ -87,6 +88,8 @@ std::unique_ptr<Communicator> connect_shm(const std::filesystem::path& directory
     throw Error(ErrorCode::kInvalidArgument,
                 {"no such rank", "", std::to_string(rank), "0 to " + std::to_string(size - 1), ""});
   }
+  const std::uint64_t machine =
+      options.emulate ? Hasher().add(to_json(*options.emulate)).digest() | 1U : 0;
   FileDescriptor own = create_segment(layout);
   ShmWorld world;
   world.rank = rank;
@@ -94,7 +97,8 @@ std::unique_ptr<Communicator> connect_shm(const std::filesystem::path& directory
     const FileDescriptor files[] = {std::move(own)};
     world.segments = std::make_shared<SegmentMap>(layout, files);
   } else {
-    Meeting meeting = meet(directory, rank, size, layout, std::move(own), options.connect_timeout);
+    Meeting meeting =
+        meet(directory, rank, size, layout, std::move(own), options.connect_timeout, machine);
     world.segments = std::make_shared<SegmentMap>(layout, meeting.files);
     world.sockets = std::move(meeting.sockets);
     world.pids = std::move(meeting.pids);

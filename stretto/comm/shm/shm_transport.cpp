@@ -98,6 +98,9 @@ ShmTransport::ShmTransport(ShmWorld world, const std::optional<Machine>& emulate
       }
       group *= emulate->levels[level].group_size;
       const auto latency = static_cast<ModelTime>(emulate->levels[level].latency.count() * 1e9);
+      slowest_ns_per_kib_ =
+          std::max(slowest_ns_per_kib_,
+                   static_cast<ModelTime>(1024e9 / emulate->levels[level].bandwidth.value()));
       least_latency_ = level == 0 ? latency : std::min(least_latency_, latency);
     }
     links_ = std::make_unique<EmulatedLinks>(*emulate, world_.rank, std::move(shared));
@@ -124,28 +127,34 @@ void ShmTransport::send(Message& message) {
   }
   if (message.bytes <= kEagerBytes) {
     post(message.peer, PacketKind::kEager, message, 0);
-    message.group->arrived(0);
     return;
   }
   ++peer(message.peer).lent;
   post(message.peer, PacketKind::kLend, message, 0);
 }
 
-void ShmTransport::post(int to, PacketKind kind, const Message& message, ModelTime time) {
+void ShmTransport::post(int to, PacketKind kind, Message& message, ModelTime time) {
+  const bool eager = kind == PacketKind::kEager;
   const std::uint64_t offset =
       kind == PacketKind::kLend && message.bytes != 0 ? offset_of(message.data) : 0;
   Peer& other = peer(to);
   if (other.backlog.empty() &&
       try_push(
           to, kind, message.address, message.token, message.bytes, offset, time, message.data)) {
+    if (eager) {
+      message.group->arrived(0);
+    }
     return;
   }
-  Outgoing packet{kind, message.address, message.token, message.bytes, offset, time, {}};
-  if (kind == PacketKind::kEager) {
-    packet.payload.assign(message.data, message.data + message.bytes);
-  }
-  other.backlog.push_back(std::move(packet));
-  ++backlogged_;
+  other.backlog.push_back({kind,
+                           message.address,
+                           message.token,
+                           message.bytes,
+                           offset,
+                           time,
+                           eager ? &message : nullptr});
+  backlogged_.fetch_add(1, std::memory_order_seq_cst);
+  other.out->writer_waits.store(1, std::memory_order_seq_cst);
 }
 
 bool ShmTransport::try_push(int to,
@@ -205,7 +214,7 @@ void ShmTransport::flush_backlogs() {
   for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
     std::deque<Outgoing>& backlog = peer(rank).backlog;
     while (!backlog.empty()) {
-      const Outgoing& packet = backlog.front();
+      const Outgoing packet = backlog.front();
       if (!try_push(rank,
                     packet.kind,
                     packet.address,
@@ -213,11 +222,15 @@ void ShmTransport::flush_backlogs() {
                     packet.bytes,
                     packet.offset,
                     packet.time,
-                    packet.payload.data())) {
+                    packet.eager != nullptr ? packet.eager->data : nullptr)) {
+        peer(rank).out->writer_waits.store(1, std::memory_order_seq_cst);
         break;
       }
       backlog.pop_front();
-      --backlogged_;
+      backlogged_.fetch_sub(1, std::memory_order_seq_cst);
+      if (packet.eager != nullptr) {
+        packet.eager->group->arrived(0);
+      }
     }
   }
 }
@@ -251,7 +264,8 @@ void ShmTransport::receive(Message& message) {
 }
 
 void ShmTransport::hand_over(Arrival& arrival, Message& message) {
-  if (arrival.bytes != message.bytes && !problem_) {
+  if (arrival.bytes != message.bytes) {
+    // The message never arrives: its coroutine must not touch bytes that are not there.
     problem_.emplace(
         ErrorCode::kMismatch,
         ErrorDetail{
@@ -261,6 +275,7 @@ void ShmTransport::hand_over(Arrival& arrival, Message& message) {
                 std::to_string(arrival.peer),
             std::to_string(message.bytes) + " bytes, as on rank " + std::to_string(world_.rank),
             "Call it with the same element count, type and kind of memory on every rank."});
+    return;
   }
   message.token = arrival.token;
   message.time = arrival.time;
@@ -286,24 +301,35 @@ void ShmTransport::release(Message& message) {
 bool ShmTransport::read_channel(int from) {
   Peer& other = peer(from);
   Channel& channel = *other.in;
-  bool any = false;
+  const std::uint64_t before = other.packets_read.load(std::memory_order_relaxed);
+  std::uint64_t read = before;
   for (;;) {
-    const Packet& packet = channel.packets[other.packets_read % Channel::kPackets];
-    if (packet.sequence.load(std::memory_order_acquire) != other.packets_read + 1) {
+    const Packet& packet = channel.packets[read % Channel::kPackets];
+    if (packet.sequence.load(std::memory_order_acquire) != read + 1) {
       break;
     }
-    any = true;
     take(from, packet);
-    ++other.packets_read;
-    if (other.packets_read - other.packets_published >= kPublishEvery ||
+    other.packets_read.store(++read, std::memory_order_relaxed);
+    if (read - other.packets_published >= kPublishEvery ||
         other.payload_read - channel.payload_taken.load(std::memory_order_relaxed) >=
             Channel::kPayloadBytes / 4) {
-      other.packets_published = other.packets_read;
-      channel.payload_taken.store(other.payload_read, std::memory_order_release);
-      channel.packets_taken.store(other.packets_read, std::memory_order_release);
+      publish_taken(from);
     }
   }
-  return any;
+  // A writer that found no room may have missed what was published since: it sleeps until told.
+  if (channel.writer_waits.load(std::memory_order_seq_cst) != 0 &&
+      channel.writer_waits.exchange(0, std::memory_order_seq_cst) != 0) {
+    publish_taken(from);
+    ring(from);
+  }
+  return read != before;
+}
+
+void ShmTransport::publish_taken(int from) {
+  Peer& other = peer(from);
+  other.packets_published = other.packets_read.load(std::memory_order_relaxed);
+  other.in->payload_taken.store(other.payload_read, std::memory_order_release);
+  other.in->packets_taken.store(other.packets_published, std::memory_order_seq_cst);
 }
 
 void ShmTransport::take(int from, const Packet& packet) {
@@ -403,6 +429,12 @@ bool ShmTransport::deliver_emulated() {
   return any;
 }
 
+Nanoseconds ShmTransport::least_time(std::uint64_t bytes) const noexcept {
+  // Twice over the slowest link for every rank there is: no algorithm sends more.
+  const auto ranks = static_cast<std::int64_t>(peers_.size());
+  return Nanoseconds(slowest_ns_per_kib_ * static_cast<std::int64_t>(bytes / 1024 + 1) * 2 * ranks);
+}
+
 ModelTime ShmTransport::next_event() const noexcept {
   if (!links_) {
     return 0;
@@ -433,7 +465,7 @@ bool ShmTransport::poll() {
       any |= read_channel(rank);
     }
   }
-  if (backlogged_ > 0) {
+  if (backlogged_.load(std::memory_order_relaxed) > 0) {
     flush_backlogs();
   }
   if (links_) {
@@ -452,8 +484,9 @@ bool ShmTransport::poll() {
 bool ShmTransport::has_input() const noexcept {
   return std::any_of(peers_.begin(), peers_.end(), [](const Peer& other) {
     return other.in != nullptr &&
-           other.in->packets[other.packets_read % Channel::kPackets].sequence.load(
-               std::memory_order_seq_cst) == other.packets_read + 1;
+           other.in->packets[other.packets_read.load(std::memory_order_relaxed) % Channel::kPackets]
+                   .sequence.load(std::memory_order_seq_cst) ==
+               other.packets_read.load(std::memory_order_relaxed) + 1;
   });
 }
 
@@ -530,6 +563,11 @@ void ShmTransport::check_peers() {
       other.gone = true;
       other.closed = left;
       ++gone_;
+      // Nobody is left to be told that its memory is free again.
+      const auto dropped = std::erase_if(other.backlog, [](const Outgoing& packet) {
+        return packet.kind == PacketKind::kRelease;
+      });
+      backlogged_.fetch_sub(static_cast<int>(dropped), std::memory_order_seq_cst);
     }
   }
 }
@@ -539,7 +577,7 @@ void ShmTransport::check_peers() {
 void ShmTransport::check_gone() {
   for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
     const Peer& other = peer(rank);
-    if (other.gone && (other.receives != nullptr || other.lent > 0)) {
+    if (other.gone && (other.receives != nullptr || other.lent > 0 || !other.backlog.empty())) {
       std::uint64_t expected = 0;
       (*world_.segments)[0].control().abort_word.compare_exchange_strong(
           expected,

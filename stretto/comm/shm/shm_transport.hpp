@@ -47,9 +47,13 @@ class ShmTransport final : public Transport {
   void send(Message& message) override;
   void receive(Message& message) override;
   void release(Message& message) override;
+  [[nodiscard]] bool has_backlog() const noexcept override {
+    return backlogged_.load(std::memory_order_seq_cst) > 0;
+  }
   void became_busy() override;
   bool poll() override;
   void check_peers() override;
+  [[nodiscard]] Nanoseconds least_time(std::uint64_t bytes) const noexcept override;
   [[nodiscard]] ModelTime next_event() const noexcept override;
   [[nodiscard]] bool has_unexpected(std::uint32_t slot) const noexcept override;
   void sleep(bool from_peers, ModelTime until, const std::function<bool()>& cancel) override;
@@ -72,7 +76,7 @@ class ShmTransport final : public Transport {
     std::array<std::byte, 16> inlined{};
     int peer = 0;
   };
-  /// A packet waiting for room in a channel.
+  /// A packet waiting for room in a channel. An eager message is sent once it is in there.
   struct Outgoing {
     PacketKind kind;
     Address address;
@@ -80,7 +84,7 @@ class ShmTransport final : public Transport {
     std::uint64_t bytes;
     std::uint64_t offset;
     ModelTime time;
-    std::vector<std::byte> payload;
+    Message* eager;  // null for the other kinds
   };
   struct Peer {
     // Towards the peer.
@@ -93,7 +97,8 @@ class ShmTransport final : public Transport {
     int lent = 0;  // messages not released yet
     // From the peer.
     Channel* in = nullptr;
-    std::uint64_t packets_read = 0;
+    // Written by the driver, read by the thread that is about to sleep.
+    std::atomic<std::uint64_t> packets_read{0};
     std::uint64_t payload_read = 0;
     std::uint64_t packets_published = 0;
     Message* receives = nullptr;  // posted, oldest first
@@ -108,7 +113,7 @@ class ShmTransport final : public Transport {
   [[nodiscard]] std::uint64_t offset_of(const std::byte* data) const noexcept {
     return static_cast<std::uint64_t>(data - own().base);
   }
-  void post(int to, PacketKind kind, const Message& message, ModelTime time);
+  void post(int to, PacketKind kind, Message& message, ModelTime time);
   bool try_push(int to,
                 PacketKind kind,
                 Address address,
@@ -119,6 +124,7 @@ class ShmTransport final : public Transport {
                 const std::byte* payload);
   void ring(int rank) noexcept;
   bool read_channel(int from);
+  void publish_taken(int from);
   void take(int from, const Packet& packet);
   void arrive(Arrival arrival);
   bool deliver_emulated();
@@ -132,7 +138,8 @@ class ShmTransport final : public Transport {
   std::shared_ptr<Heap> heap_;
   std::vector<Peer> peers_;
   std::optional<Error> problem_;  // thrown by the next poll()
-  int backlogged_ = 0;
+  std::atomic<int> backlogged_{0};
+  ModelTime slowest_ns_per_kib_ = 0;
   int gone_ = 0;
   std::atomic<std::uint32_t> asleep_here_{0};
 
