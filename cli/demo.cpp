@@ -222,6 +222,7 @@ int run_demo(DemoFlags flags, const Context& context) {
   return run_job(flags.job, context.arguments, [&](Communicator& communicator) {
     const Dataset dataset = load_fashion_mnist(flags.data);
     std::vector<TrainResult> results;
+    results.reserve(all.size());
     for (const Row& row : all) {
       results.push_back(train_row(communicator, dataset, flags, row));
     }
