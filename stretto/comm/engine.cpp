@@ -29,6 +29,7 @@ constexpr auto kHeartbeat = std::chrono::milliseconds(20);
 constexpr auto kFlush = std::chrono::seconds(1);
 constexpr std::size_t kFreeStages = 4;
 constexpr std::size_t kStageBytes = std::size_t{1} << 20;
+constexpr std::size_t kSmallStageBytes = std::size_t{64} << 10;
 constexpr std::uint32_t kAutomaticSlot = 1U << 24;
 constexpr std::uint32_t kPointToPointSlot = 1U << 25;
 
@@ -129,6 +130,9 @@ Engine::~Engine() {
   if (failure_) {
     drain_inbox();
   } else {
+    if (!active_.empty() || inbox_.load(std::memory_order_acquire) != nullptr) {
+      transport_->abort(ErrorCode::kBackend, kNoStep, kNoStep);
+    }
     fail_all(Error(ErrorCode::kBackend, "the communicator was destroyed while this was in flight"));
   }
 }
@@ -292,14 +296,18 @@ bool Engine::guarded(Function&& function) noexcept {
   if (failure_) {
     return false;
   }
+  Error reason(ErrorCode::kBackend, "");
   try {
     function();
     return true;
   } catch (const Error& error) {
-    fail_all(error);
+    reason = error;
   } catch (const std::exception& error) {
-    fail_all(Error(ErrorCode::kBackend, error.what()));
+    reason = Error(ErrorCode::kBackend, error.what());
   }
+  // Before memory that peers may be reading goes.
+  transport_->abort(reason.code(), kNoStep, kNoStep);
+  fail_all(reason);
   return false;
 }
 
@@ -418,11 +426,15 @@ void Engine::begin(Operation& operation) {
         transport_->can_lend(call.data.data, call.data.size_bytes())) {
       operation.task = carry_out(exchange, call);
     } else {
-      if (stages_.empty()) {
-        stages_.push_back(transport_->allocate(Bytes(kStageBytes)));
+      // Small ones get little, so that many can be in flight; large ones take a stage that is kept.
+      if (call.data.size_bytes() <= kSmallStageBytes / 2) {
+        operation.stage = transport_->allocate(Bytes(kSmallStageBytes));
+      } else if (stages_.empty()) {
+        operation.stage = transport_->allocate(Bytes(kStageBytes));
+      } else {
+        operation.stage = std::move(stages_.back());
+        stages_.pop_back();
       }
-      operation.stage = std::move(stages_.back());
-      stages_.pop_back();
       const std::span<std::byte> bytes = operation.stage->bytes();
       operation.task =
           staged(exchange,
@@ -455,6 +467,11 @@ bool Engine::resume_ready() {
 
 void Engine::finish(Operation& operation) {
   operation.task.rethrow();
+  if (transport_->aborted()) {
+    // What a failed rank had lent may have been taken back under our hands: nothing that ends after
+    // the abort is a result.
+    transport_->check_peers();
+  }
   retire(operation);
 }
 
@@ -471,9 +488,11 @@ void Engine::retire(Operation& operation) {
     std::erase(stream.running, &operation);
     stream.last_end = std::max(stream.last_end, operation.exchange.now);
   }
-  if (operation.stage && stages_.size() < kFreeStages) {
+  if (operation.stage && operation.stage->bytes().size() == kStageBytes &&
+      stages_.size() < kFreeStages) {
     stages_.push_back(std::move(operation.stage));
   }
+  operation.stage.reset();
   for (Operation* const other : waiting_) {
     if (other->key == operation.key) {
       other->not_before = operation.exchange.now;

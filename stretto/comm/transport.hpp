@@ -80,6 +80,8 @@ class Transport {
   /// The ranks from which messages are outstanding, for people: `rank 1, 3`.
   [[nodiscard]] virtual std::string waiting_for() const = 0;
 
+  /// True once some rank has aborted the job. Quick.
+  [[nodiscard]] virtual bool aborted() const noexcept = 0;
   /// Tells all ranks, present and to come, that the job is over.
   virtual void abort(ErrorCode code, std::uint32_t step, std::uint32_t bucket) noexcept = 0;
 

@@ -1,44 +1,69 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "stretto/run/plan_agreement.hpp"
 
-#include <array>
 #include <bit>
+#include <cstdint>
 #include <span>
 #include <string>
 
+#include "stretto/base/hash.hpp"
 #include "stretto/run/text_exchange.hpp"
 
 namespace stretto {
+namespace {
 
-void agree_on_plan(Communicator& communicator, const Plan& plan) {
-  if (communicator.size() == 1) {
-    return;
-  }
-  const auto mine = std::bit_cast<std::int64_t>(plan.hash());
+bool all_equal(Communicator& communicator, std::uint64_t hash) {
+  const auto mine = std::bit_cast<std::int64_t>(hash);
   std::int64_t least = mine;
   std::int64_t greatest = mine;
   communicator.all_reduce(view(std::span(&least, 1)), ReduceOp::kMin).wait();
   communicator.all_reduce(view(std::span(&greatest, 1)), ReduceOp::kMax).wait();
-  if (least == greatest) {
+  return least == greatest;
+}
+
+// The lowest rank for which `differs` holds. There is one.
+int lowest(Communicator& communicator, bool differs) {
+  std::int64_t rank = differs ? communicator.rank() : communicator.size();
+  communicator.all_reduce(view(std::span(&rank, 1)), ReduceOp::kMin).wait();
+  return static_cast<int>(rank);
+}
+
+}  // namespace
+
+void agree_on_plan(Communicator& communicator, const Plan& plan) {
+  if (communicator.size() == 1 || all_equal(communicator, plan.hash())) {
     return;
   }
-  // They differ. Rank 0's plan is the measure; the lowest rank that differs from it says how, and
-  // everybody throws its words.
+  // Rank 0's plan is the measure; the lowest rank that differs from it says how, and everybody
+  // throws its words.
   const Plan first =
       plan_from_json(broadcast_text(communicator, to_json(plan), 0), "rank 0's plan");
-  std::int64_t culprit = first.hash() == plan.hash() ? communicator.size() : communicator.rank();
-  communicator.all_reduce(view(std::span(&culprit, 1)), ReduceOp::kMin).wait();
-  const auto who = static_cast<int>(culprit);
-  const PlanDifference mine_differs = difference(first, plan);
-  const std::string where = broadcast_text(communicator, mine_differs.where, who);
-  const std::string found = broadcast_text(communicator, mine_differs.found, who);
-  const std::string expected = broadcast_text(communicator, mine_differs.expected, who);
+  const int who = lowest(communicator, first.hash() != plan.hash());
+  const PlanDifference mine = difference(first, plan);
+  const std::string where = broadcast_text(communicator, mine.where, who);
+  const std::string found = broadcast_text(communicator, mine.found, who);
+  const std::string expected = broadcast_text(communicator, mine.expected, who);
   throw Error(ErrorCode::kMismatch,
               {"the plan of rank " + std::to_string(who) + " differs from that of rank 0",
                where,
                found,
                expected,
                "Give every rank the same model and the same plan."});
+}
+
+void agree_on_text(Communicator& communicator, const std::string& what, const std::string& mine) {
+  if (communicator.size() == 1 || all_equal(communicator, Hasher().add(mine).digest())) {
+    return;
+  }
+  const std::string first = broadcast_text(communicator, mine, 0);
+  const int who = lowest(communicator, first != mine);
+  const std::string found = broadcast_text(communicator, mine, who);
+  throw Error(ErrorCode::kMismatch,
+              {what + " of rank " + std::to_string(who) + " differ from those of rank 0",
+               "rank " + std::to_string(who),
+               found,
+               first,
+               "Give every rank the same."});
 }
 
 }  // namespace stretto

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string>
+
 #include "stretto/comm/communicator.hpp"
 #include "stretto/data/plan.hpp"
 
@@ -11,5 +13,8 @@ namespace stretto {
 /// 0,
 ///         and the first tensor or bucket in which it does.
 void agree_on_plan(Communicator& communicator, const Plan& plan);
+
+/// The same for something a line of text describes; `what` names it in the message.
+void agree_on_text(Communicator& communicator, const std::string& what, const std::string& mine);
 
 }  // namespace stretto

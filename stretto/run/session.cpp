@@ -49,7 +49,9 @@ struct Session::Impl {
   Impl(Communicator& communicator_in, Plan plan_in, const SessionOptions& options_in)
       : communicator(communicator_in), options(options_in), plan(std::move(plan_in)) {
     plan.validate();
+    check_types(plan);
     agree_on_plan(communicator, plan);
+    agree_on_text(communicator, "the options of the Session", describe(options));
     offsets = plan.offsets();
     std::array<std::int64_t, std::size(kAllDTypes)> elements{};
     for (const TensorSpec& tensor : plan.tensors) {
@@ -71,6 +73,28 @@ struct Session::Impl {
     }
     install();
     recorder->begin_step(0, monotonic_now());
+  }
+
+  void check_types(const Plan& checked) const {
+    for (const TensorSpec& tensor : checked.tensors) {
+      if (options.op == ReduceOp::kMean && !is_floating(tensor.dtype)) {
+        throw Error(
+            ErrorCode::kInvalidArgument,
+            {"the mean of integers is not defined",
+             "tensor '" + tensor.name + "'",
+             std::string(to_string(tensor.dtype)),
+             "a floating type",
+             "Use SessionOptions{.op = ReduceOp::kSum}, or leave the tensor out of the plan."});
+      }
+    }
+  }
+
+  // What ranks must have in common for their results to be alike.
+  static std::string describe(const SessionOptions& options) {
+    return "op " + std::string(to_string(options.op)) + ", schedule " +
+           std::string(to_string(options.schedule)) + ", streams " +
+           std::to_string(options.streams) + ", verify_every " +
+           std::to_string(options.verify_every);
   }
 
   // One origin for all ranks. They share a clock: this backend is for one host.
@@ -179,13 +203,14 @@ struct Session::Impl {
       bucket.sequence = launches.fetch_add(1, std::memory_order_relaxed);
       bucket.work = communicator.all_reduce(bucket.view, options.op, call_options(b));
     } catch (const Error& error) {
-      const std::scoped_lock lock(order_failure_mutex);
+      const std::scoped_lock lock(launch_failure_mutex);
       launch_failure.emplace(error);
     } catch (const std::exception& error) {
-      const std::scoped_lock lock(order_failure_mutex);
+      const std::scoped_lock lock(launch_failure_mutex);
       launch_failure.emplace(ErrorCode::kBackend, error.what());
     }
     bucket.launched.store(true, std::memory_order_release);
+    bucket.launched.notify_all();
   }
 
   [[nodiscard]] CallOptions call_options(std::uint32_t b) const {
@@ -246,6 +271,15 @@ struct Session::Impl {
           first = tensor_buckets[i].front();
         }
       }
+    }
+    if (!missing.empty() && holds.load(std::memory_order_relaxed) > 0) {
+      stop_job(ErrorCode::kNeverReady,
+               {"finish() was called while accumulate() is held",
+                "",
+                "no gradient reported",
+                "the last micro-batch outside it",
+                "End the Hold before the last backward pass."},
+               kNothing);
     }
     if (!missing.empty()) {
       const std::string count =
@@ -312,10 +346,15 @@ struct Session::Impl {
                   {"this Session failed before", here(kNothing), "", "", "Make a new one."});
     }
     check_ready();
+    broken = true;  // until the end: whatever is thrown on the way there, this step is not whole
+    for (BucketState& bucket : buckets) {
+      // Another thread may still be inside the ready() that launches it.
+      bucket.launched.wait(false, std::memory_order_acquire);
+    }
     {
-      const std::scoped_lock lock(order_failure_mutex);
+      const std::scoped_lock lock(launch_failure_mutex);
       if (launch_failure) {
-        broken = true;
+        communicator.abort(*launch_failure, step, 0xffffffffU);
         throw Error(*launch_failure);
       }
     }
@@ -345,7 +384,7 @@ struct Session::Impl {
         verify(b);
       }
       if (on_bucket) {
-        on_bucket(b, buckets[b].ranges);
+        call_back(b);
       }
     }
     const Nanoseconds end = monotonic_now();
@@ -356,6 +395,18 @@ struct Session::Impl {
     ++step;
     open_step();
     recorder->begin_step(step, end);
+    broken = false;
+  }
+
+  // Peers must not wait for a rank whose optimizer gave up.
+  void call_back(std::uint32_t b) {
+    try {
+      on_bucket(b, buckets[b].ranges);
+    } catch (...) {
+      communicator.abort(
+          Error(ErrorCode::kBackend, {"a bucket's callback threw", here(b), "", "", ""}), step, b);
+      throw;
+    }
   }
 
   void record(std::vector<Record>& records) {
@@ -416,7 +467,7 @@ struct Session::Impl {
   std::atomic<std::uint32_t> ready_twice{kNothing};
   std::mutex order_mutex;
   std::uint32_t next_in_order = 0;
-  std::mutex order_failure_mutex;
+  std::mutex launch_failure_mutex;
   std::optional<Error> launch_failure;
   std::uint32_t verified = kNothing;
   std::unique_ptr<Arena> verify_copy;
@@ -468,18 +519,25 @@ void Session::ready(std::size_t i) noexcept {
 }
 
 void Session::wait(std::size_t i) {
+  if (impl_->tensor_marks.at(i).load(std::memory_order_relaxed) != impl_->mark()) {
+    return;
+  }
+  const bool in_order = impl_->options.schedule == Schedule::kSerial ||
+                        impl_->communicator.ordering() == Ordering::kTotal;
   for (const std::uint32_t b : impl_->tensor_buckets.at(i)) {
-    if (impl_->buckets[b].launched.load(std::memory_order_acquire)) {
-      impl_->await(b);
-    } else if (impl_->tensor_marks[i].load(std::memory_order_relaxed) == impl_->mark()) {
-      impl_->stop_job(ErrorCode::kNeverReady,
-                      {"wait() for a gradient whose bucket is not complete",
-                       "",
-                       "tensor '" + impl_->plan.tensors[i].name + "'",
-                       "ready() for all tensors of its bucket",
-                       ""},
-                      b);
+    Impl::BucketState& bucket = impl_->buckets[b];
+    if (!bucket.launched.load(std::memory_order_acquire) &&
+        (in_order || bucket.pending.load(std::memory_order_acquire) > 0)) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  {"wait() for a gradient that does not travel yet",
+                   impl_->here(b),
+                   "tensor '" + impl_->plan.tensors[i].name + "'",
+                   "ready() for all tensors of its bucket, and of all before it if the schedule "
+                   "keeps an order",
+                   "Call finish()."});
     }
+    bucket.launched.wait(false, std::memory_order_acquire);
+    impl_->await(b);
   }
 }
 
@@ -528,6 +586,7 @@ void Session::replan(Plan plan) {
                  "a step without ready()",
                  "Call it right after finish()."});
   }
+  impl_->check_types(plan);
   agree_on_plan(impl_->communicator, plan);
   impl_->plan = std::move(plan);
   impl_->install();

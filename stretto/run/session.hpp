@@ -36,9 +36,9 @@ struct SessionOptions {
 /// may do anything with gradient(i).
 class Session {
  public:
-  /// Collective: every rank calls it with an equal plan.
+  /// Collective: every rank calls it with an equal plan and equal options.
   /// @throws Error kMismatch on every rank, naming the first tensor or bucket that differs;
-  ///         kInvalidArgument if the plan is not valid.
+  ///         kInvalidArgument if the plan is not valid, or asks for the mean of integers.
   Session(Communicator& communicator, Plan plan, SessionOptions options = {});
   ~Session();
   Session(const Session&) = delete;
@@ -50,14 +50,17 @@ class Session {
   [[nodiscard]] const Plan& plan() const noexcept;
 
   /// Gradient i is complete on this rank. Any thread, any order. Lock-free unless it completes a
-  /// bucket; never blocks. A second call in one step is reported by finish() as kReadyTwice and has
-  /// no other effect.
+  /// bucket; waits for no rank. Must have returned, or be running, for every tensor when finish()
+  /// is called. A second call in one step is reported by finish() as kReadyTwice and has no other
+  /// effect.
   void ready(std::size_t i) noexcept;
 
-  /// Blocks until gradient i is reduced. What finish() throws.
+  /// Blocks until gradient i, reported ready in the open step, is reduced; returns at once if it
+  /// was not reported, because then the last finish() has reduced it.
+  /// @throws Error kInvalidArgument if it cannot travel before others are ready; else as finish().
   void wait(std::size_t i);
 
-  /// Called once per bucket and step, in the order buckets arrive, on the thread that is in
+  /// Called once per bucket and step, as buckets arrive, on the thread that is in
   /// finish(): a place for the optimizer's work on that bucket's tensors, beside the communication
   /// of the others.
   using BucketCallback =
@@ -67,7 +70,8 @@ class Session {
   /// Returns when every gradient is reduced, and opens the next step.
   /// @throws Error kNeverReady naming the tensors (the job is aborted: peers fail with the same);
   ///         kReadyTwice (likewise); kPeerLost, kTimeout, kMismatch naming rank, step and bucket.
-  ///         After a throw the Session can only be destroyed.
+  ///         What a callback throws goes through, and stops the job. After a throw the Session can
+  ///         only be destroyed.
   void finish();
 
   /// While it lives, ready() communicates nothing: gradients of several micro-batches add up where

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -298,6 +299,75 @@ TEST_P(Conformance, ManyInFlightStartedInAnotherOrderOnEveryRank) {
       communicator.barrier().wait();
     }
   });
+}
+
+TEST_P(Conformance, StreamsNeverBlockRanksWithDifferentOrders) {
+  run([&](Communicator& communicator) {
+    const int ranks = communicator.size();
+    for (const Algorithm algorithm : {Algorithm::kDirect, Algorithm::kRing}) {
+      // Too small for every rank to have a part, and large enough.
+      for (const std::size_t count : {16UL, 2000UL}) {
+        const auto arena = communicator.allocate(
+            Bytes(static_cast<std::int64_t>(static_cast<std::size_t>(ranks) * count * 4)));
+        std::vector<Work> works;
+        for (int k = 0; k < ranks; ++k) {
+          const auto slot = static_cast<std::size_t>((k + communicator.rank()) % ranks);
+          float* const data = reinterpret_cast<float*>(arena->bytes().data()) + slot * count;
+          std::fill_n(data, count, 1.0F);
+          works.push_back(communicator.all_reduce(
+              view(std::span(data, count)),
+              ReduceOp::kSum,
+              {.slot = static_cast<std::uint32_t>(slot), .algorithm = algorithm, .stream = 0}));
+        }
+        for (const Work& work : works) {
+          work.wait();
+        }
+        EXPECT_EQ(as_span<float>({arena->bytes().data(), count, DType::kF32, {}})[count - 1],
+                  static_cast<float>(ranks));
+      }
+    }
+    // Broadcasts from different roots, every rank beginning with its own.
+    std::vector<std::vector<std::int32_t>> values(
+        static_cast<std::size_t>(ranks), std::vector<std::int32_t>(3000, communicator.rank()));
+    std::vector<Work> works;
+    for (int k = 0; k < ranks; ++k) {
+      const int root = (k + communicator.rank()) % ranks;
+      works.push_back(
+          communicator.broadcast(view(std::span(values[static_cast<std::size_t>(root)])),
+                                 root,
+                                 {.slot = static_cast<std::uint32_t>(root), .stream = 0}));
+    }
+    for (int k = 0; k < ranks; ++k) {
+      const int root = (k + communicator.rank()) % ranks;
+      works[static_cast<std::size_t>(k)].wait();
+      EXPECT_EQ(values[static_cast<std::size_t>(root)][2999], root);
+    }
+  });
+}
+
+TEST_P(Conformance, WhatIsSentArrivesThoughTheChannelIsFullAndTheSenderIdle) {
+  if (size() == 1) {
+    return;
+  }
+  run([&](Communicator& communicator) {
+    constexpr int kMessages = 700;  // more than a channel holds, small and larger
+    std::vector<std::vector<std::int64_t>> values(kMessages);
+    std::vector<Work> works;
+    for (int i = 0; i < kMessages; ++i) {
+      values[static_cast<std::size_t>(i)].assign(i % 2 == 0 ? 1 : 500,
+                                                 communicator.rank() == 0 ? i : -1);
+    }
+    if (communicator.rank() != 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+    for (auto& each : values) {
+      works.push_back(communicator.broadcast(view(std::span(each)), 0));
+    }
+    for (int i = 0; i < kMessages; ++i) {
+      works[static_cast<std::size_t>(i)].wait();
+      ASSERT_EQ(values[static_cast<std::size_t>(i)].back(), i);
+    }
+  });  // and rank 0 may leave as soon as its own part is over
 }
 
 TEST_P(Conformance, OneSlotUsedAgainAndAgainMatchesInOrder) {

@@ -203,6 +203,74 @@ TEST(Faults, DifferentSizesAreAMismatchOnBothSides) {
   }
 }
 
+TEST(Faults, AMismatchThatArrivedEarlyTouchesNothing) {
+  run_processes(2, test_options(), [](Communicator& communicator) {
+    const std::size_t count = communicator.rank() == 0 ? 4096 : std::size_t{1} << 22;
+    const auto arena = communicator.allocate(Bytes(static_cast<std::int64_t>(count * 4)));
+    std::vector<float> other(20);
+    if (communicator.rank() == 1) {
+      // In flight while rank 0's message comes in, so that it is here before its receive.
+      const Work early = communicator.recv(view(std::span(other)), 0);
+      early.wait();
+    } else {
+      const Work first = communicator.all_reduce(
+          {arena->bytes().data(), count, DType::kF32, {}}, ReduceOp::kSum, {.slot = 5});
+      communicator.send(view(std::span(other)), 1).wait();
+      EXPECT_EQ(code_of([&] { first.wait(); }), ErrorCode::kMismatch);
+      return;
+    }
+    EXPECT_EQ(code_of([&] {
+                communicator
+                    .all_reduce({arena->bytes().data(), count, DType::kF32, {}},
+                                ReduceOp::kSum,
+                                {.slot = 5})
+                    .wait();
+              }),
+              ErrorCode::kMismatch);
+  });
+}
+
+TEST(Faults, ASocketLeftByAKilledRankIsReplaced) {
+  const RendezvousDirectory directory;
+  ShmOptions options = test_options();
+  const pid_t child = fork();
+  if (child == 0) {
+    (void)code_of([&] { (void)connect_shm(directory.path(), 0, 2, options); });
+    _exit(0);
+  }
+  while (!std::filesystem::exists(directory.path() / "rank-0.sock")) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  kill(child, SIGKILL);
+  EXPECT_EQ(wait_for(child), 128 + SIGKILL);
+  for (const pid_t rank : fork_ranks(directory.path(), 2, options, [](Communicator& communicator) {
+         communicator.barrier().wait();
+       })) {
+    EXPECT_EQ(wait_for(rank), 0);
+  }
+}
+
+TEST(Faults, RanksThatEmulateDifferentMachinesAreRefused) {
+  const RendezvousDirectory directory;
+  ShmOptions options = test_options();
+  ShmOptions other = options;
+  other.emulate = machine_from_spec("2@1GB/s,1us");
+  std::thread first([&] {
+    EXPECT_EQ(code_of([&] { (void)connect_shm(directory.path(), 0, 2, options); }),
+              ErrorCode::kMismatch);
+  });
+  EXPECT_EQ(code_of([&] { (void)connect_shm(directory.path(), 1, 2, other); }),
+            ErrorCode::kMismatch);
+  first.join();
+}
+
+TEST(Faults, AnArenaThatCannotBeIsRefused) {
+  auto world = local_shm_world(1, test_options());
+  EXPECT_EQ(code_of([&] { (void)world[0]->allocate(Bytes(-1)); }), ErrorCode::kUnavailable);
+  EXPECT_EQ(code_of([&] { (void)world[0]->allocate(Bytes(std::int64_t{1} << 50)); }),
+            ErrorCode::kUnavailable);
+}
+
 TEST(Faults, AnAbortReachesEverybodyWithItsCodeAndPlace) {
   run_processes(3, test_options(), [](Communicator& communicator) {
     if (communicator.rank() == 2) {

@@ -88,6 +88,12 @@ bool readable(int fd, Clock::time_point deadline) {
   }
 }
 
+// True if the other side closes without a word.
+bool hung_up(int socket, Clock::time_point deadline) {
+  char first = 0;
+  return readable(socket, deadline) && recv(socket, &first, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
 bool send_hello(int socket, const Hello& hello, int file) {
   Hello copy = hello;
   iovec data{&copy, sizeof copy};
@@ -230,8 +236,9 @@ class Host {
         --expected;  // not one of us
         continue;
       }
-      if (!send_hello(socket.get(), mine_, file)) {
-        unavailable("cannot greet a rank: " + reason(), directory_);
+      if (!send_hello(socket.get(), mine_, file) || hung_up(socket.get(), deadline_)) {
+        --expected;  // it only looked whether somebody listens; a rank that died will be missed
+        continue;
       }
       accept_hello(std::move(socket));
     }

@@ -59,6 +59,9 @@ class ShmTransport final : public Transport {
   void sleep(bool from_peers, ModelTime until, const std::function<bool()>& cancel) override;
   void wake() noexcept override;
   [[nodiscard]] std::string waiting_for() const override;
+  [[nodiscard]] bool aborted() const noexcept override {
+    return (*world_.segments)[0].control().abort_word.load(std::memory_order_seq_cst) != 0;
+  }
   void abort(ErrorCode code, std::uint32_t step, std::uint32_t bucket) noexcept override;
   [[nodiscard]] EmulationStatistics emulation_statistics() const noexcept override;
 
