@@ -366,8 +366,16 @@ bool Engine::drain_inbox() {
   return any;
 }
 
+bool Engine::key_in_use(std::uint64_t key) const {
+  // Mostly answered by a counter; a scan only when keys share one.
+  return keys_in_use_[key % kKeyBuckets] != 0 &&
+         std::any_of(active_.begin(), active_.end(), [key](const auto& operation) {
+           return operation->begun && operation->key == key;
+         });
+}
+
 bool Engine::admissible(const Operation& operation) {
-  if (keys_in_use_.contains(operation.key)) {
+  if (key_in_use(operation.key)) {
     return false;
   }
   if (!operation.call.options.stream) {
@@ -405,7 +413,7 @@ void Engine::begin(Operation& operation) {
   const Call& call = operation.call;
   Exchange& exchange = operation.exchange;
   operation.begun = true;
-  ++keys_in_use_[operation.key];
+  ++keys_in_use_[operation.key % kKeyBuckets];
   if (options_.emulated) {
     exchange.now = std::max<ModelTime>(operation.times.launched.count(), operation.not_before);
   }
@@ -480,9 +488,7 @@ void Engine::retire(Operation& operation) {
   if (operation.times.launched.count() != 0) {
     operation.times.ended = now();
   }
-  if (const auto key = keys_in_use_.find(operation.key); --key->second == 0) {
-    keys_in_use_.erase(key);
-  }
+  --keys_in_use_[operation.key % kKeyBuckets];
   if (operation.call.options.stream) {
     Stream& stream = streams_[*operation.call.options.stream];
     std::erase(stream.running, &operation);
@@ -544,7 +550,7 @@ void Engine::fail_all(const Error& reason) noexcept {
   ready_.clear();
   waiting_.clear();
   streams_.clear();
-  keys_in_use_.clear();
+  keys_in_use_.fill(0);
   std::vector<std::shared_ptr<Operation>> failing;
   failing.swap(active_);
   in_flight_.store(0, std::memory_order_seq_cst);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <coroutine>
 #include <cstdint>
@@ -62,6 +63,7 @@ class Engine final : private WorkState::Waiter {
   void run(const std::stop_token& stop);
   bool poll();
   bool drain_inbox();
+  [[nodiscard]] bool key_in_use(std::uint64_t key) const;
   bool admissible(const Operation& operation);
   bool admit_waiting();
   void begin(Operation& operation);
@@ -91,8 +93,9 @@ class Engine final : private WorkState::Waiter {
   std::vector<Operation*> waiting_;                 // not begun yet, in order of start
   std::vector<Ready> ready_;                        // a heap
   std::unordered_map<std::uint32_t, Stream> streams_;
-  std::unordered_map<std::uint64_t, int> keys_in_use_;
-  std::vector<std::unique_ptr<Arena>> stages_;  // free ones
+  static constexpr std::size_t kKeyBuckets = 1024;
+  std::array<std::uint32_t, kKeyBuckets> keys_in_use_{};  // operations begun, by key modulo
+  std::vector<std::unique_ptr<Arena>> stages_;            // free ones
   bool admit_ = false;  // something changed that may let a waiting one begin
   std::uint64_t next_sequence_ = 0;
   std::uint64_t next_ready_ = 0;
