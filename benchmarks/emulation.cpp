@@ -11,7 +11,6 @@
 //   emulation [RUNS]
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -25,10 +24,6 @@
 namespace {
 
 using namespace stretto;
-
-double now_s() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 void run(Communicator& communicator, const Machine& machine, std::size_t runs) {
   const double ranks = communicator.size();
@@ -47,16 +42,14 @@ void run(Communicator& communicator, const Machine& machine, std::size_t runs) {
       const BufferView data{arena->bytes().data(), bytes / 4, DType::kF32, {}};
       std::vector<double> times(runs);
       for (double& time : times) {
-        // All start at one moment: a barrier on this machine ends at different times on different
-        // ranks.
-        std::vector<double> start = {now_s() + 2e-3};
-        communicator.all_reduce(view(std::span(start)), ReduceOp::kMax).wait();
-        while (now_s() < start[0]) {
-        }
-        communicator.all_reduce(data, ReduceOp::kSum, {.algorithm = algorithm}).wait();
-        time = now_s() - start[0];
+        communicator.barrier().wait();
+        const Work work = communicator.all_reduce(data, ReduceOp::kSum, {.algorithm = algorithm});
+        work.wait();
+        std::vector<std::int64_t> last = {work.times().launched.count(),
+                                          work.times().ended.count()};
+        communicator.all_reduce(view(std::span(last)), ReduceOp::kMax).wait();
+        time = static_cast<double>(last[1] - last[0]) * 1e-9;
       }
-      communicator.all_reduce(view(std::span(times)), ReduceOp::kMax).wait();
       if (communicator.rank() == 0) {
         const double measured_s = median(times);
         const double off_s = measured_s - formula_s;

@@ -174,7 +174,7 @@ void memory(Communicator& communicator) {
 }  // namespace
 
 int main() {
-  const int failed = benchmarks::run_ranks(2, {}, true, ready_cost) |
+  const int failed = benchmarks::run_ranks(2, {}, false, ready_cost) |
                      benchmarks::run_ranks(1, {}, true, step_overhead) |
                      benchmarks::run_ranks(2, {}, true, memory);
   return failed;

@@ -174,6 +174,12 @@ Work Engine::start(const Call& call) {
     operation->times.launched = now();
   }
   operation->self = operation;
+  if (options_.size == 1 && !failed_.load(std::memory_order_acquire)) {
+    // Alone, every collective is over before it begins.
+    operation->times.started = operation->times.ended = operation->times.launched;
+    operation->complete();
+    return Work(std::move(operation));
+  }
   Operation* const raw = operation.get();
   // Release: the driver that takes it sees all of the operation.
   raw->older = inbox_.load(std::memory_order_relaxed);

@@ -38,14 +38,22 @@ struct Exchange {
     group.expect();
     transport.send(message);
   }
-  void receive(
-      Message& message, Group& group, int from, std::uint32_t at_phase, std::size_t bytes) {
+  void receive(Message& message,
+               Group& group,
+               int from,
+               std::uint32_t at_phase,
+               std::size_t bytes,
+               Group* readable = nullptr) {
     message.peer = from;
     message.address = make_address(slot, phase + at_phase);
     message.bytes = bytes;
     message.priority = priority;
     message.group = &group;
     group.expect();
+    message.readable = readable;
+    if (readable != nullptr) {
+      readable->expect();
+    }
     transport.receive(message);
   }
   /// Everything up to the group's latest arrival is now behind us.

@@ -76,6 +76,10 @@ struct Message {
   int priority = 0;
   ModelTime time = 0;  ///< Sending: not before. Received: when it arrived.
   Group* group = nullptr;
+  /// Receiving, optional: told when `data` can be read, which on an emulated machine is long before
+  /// the message arrives there. What an algorithm does with the bytes until then costs no model
+  /// time.
+  Group* readable = nullptr;
 
   // The transport's own.
   Message* next = nullptr;

@@ -16,7 +16,7 @@ namespace stretto {
 namespace {
 
 constexpr double kMostLate = 0.05;
-constexpr Nanoseconds kMostLag = std::chrono::milliseconds(20);
+constexpr Nanoseconds kMostLag = std::chrono::milliseconds(100);
 
 }  // namespace
 

@@ -12,7 +12,7 @@ class EmulationCheck {
   explicit EmulationCheck(Communicator& communicator);
   /// Collective.
   /// @throws Error kBackend, the same on every rank, if more than 5 % of the messages since the
-  ///         constructor were late, or one by more than 20 ms and more than any before it.
+  ///         constructor were late, or one by more than 100 ms and more than any before it.
   void verify();
 
  private:

@@ -110,6 +110,7 @@ Task all_reduce_in_place(Exchange& exchange, BufferView data, ReduceOp op) {
 Task reduce_scatter_direct(Exchange& exchange, BufferView data, ReduceOp op) {
   const std::size_t peers = count_of(exchange.size) - 1;
   Group arrived(exchange.resumer);
+  Group readable(exchange.resumer);
   Group sent(exchange.resumer);
   PeerArray<Message> out(peers);
   PeerArray<Message> in(peers);
@@ -121,11 +122,10 @@ Task reduce_scatter_direct(Exchange& exchange, BufferView data, ReduceOp op) {
       exchange.send(out[i], sent, peer_at(exchange, i), 0, data.slice(theirs.begin, theirs.end));
     }
     if (own.count != 0) {
-      exchange.receive(in[i], arrived, peer_at(exchange, i), 0, own.size_bytes());
+      exchange.receive(in[i], arrived, peer_at(exchange, i), 0, own.size_bytes(), &readable);
     }
   }
-  co_await arrived;
-  exchange.advance(arrived);
+  co_await readable;
   if (own.count != 0) {
     PeerArray<const std::byte*> inputs(count_of(exchange.size));
     inputs[count_of(exchange.rank)] = own.data;
@@ -134,6 +134,8 @@ Task reduce_scatter_direct(Exchange& exchange, BufferView data, ReduceOp op) {
     }
     std::byte* const output = own.data;
     co_await reduce_pieces(exchange, data.dtype, op, inputs.span(), {&output, 1}, {0, own.count});
+    co_await arrived;
+    exchange.advance(arrived);
     for (std::size_t i = 0; i < peers; ++i) {
       exchange.transport.release(in[i]);
     }
@@ -144,31 +146,33 @@ Task reduce_scatter_direct(Exchange& exchange, BufferView data, ReduceOp op) {
 Task all_gather_direct(Exchange& exchange, BufferView data) {
   const std::size_t peers = count_of(exchange.size) - 1;
   Group sent(exchange.resumer);
+  Group arrived(exchange.resumer);
+  Group readable(exchange.resumer);
   PeerArray<Message> out(peers);
+  PeerArray<Message> in(peers);
   const Part mine = part_of(data.count, exchange.size, exchange.rank);
-  if (mine.begin < mine.end) {
-    for (std::size_t i = 0; i < peers; ++i) {
-      exchange.send(out[i], sent, peer_at(exchange, i), 0, data.slice(mine.begin, mine.end));
+  for (std::size_t i = 0; i < peers; ++i) {
+    const int peer = peer_at(exchange, i);
+    const Part theirs = part_of(data.count, exchange.size, peer);
+    if (mine.begin < mine.end) {
+      exchange.send(out[i], sent, peer, 0, data.slice(mine.begin, mine.end));
+    }
+    if (theirs.begin < theirs.end) {
+      const std::size_t bytes = (theirs.end - theirs.begin) * size_of(data.dtype);
+      exchange.receive(in[i], arrived, peer, 0, bytes, &readable);
     }
   }
-  // Received in the order they are sent, r-1 first, each copied while the next is on its way.
-  PeerArray<Message> in(peers);
-  Group arrived(exchange.resumer);
-  ModelTime latest = exchange.now;
+  co_await readable;
   for (std::size_t i = 0; i < peers; ++i) {
-    const int from = peer_at(exchange, peers - 1 - i);
-    const Part theirs = part_of(data.count, exchange.size, from);
-    if (theirs.begin == theirs.end) {
-      continue;
-    }
+    const Part theirs = part_of(data.count, exchange.size, peer_at(exchange, i));
     const BufferView to = data.slice(theirs.begin, theirs.end);
-    exchange.receive(in[i], arrived, from, 0, to.size_bytes());
-    co_await arrived;
-    latest = std::max(latest, arrived.latest());
     co_await copy_pieces(exchange, to.data, in[i].data, to.size_bytes());
+  }
+  co_await arrived;
+  exchange.advance(arrived);
+  for (std::size_t i = 0; i < peers; ++i) {
     exchange.transport.release(in[i]);
   }
-  exchange.now = latest;
   co_await sent;
 }
 
@@ -201,11 +205,13 @@ Task send_to(Exchange& exchange, BufferView data, int to) {
 
 Task receive_from(Exchange& exchange, BufferView data, int from) {
   Group arrived(exchange.resumer);
+  Group readable(exchange.resumer);
   Message message;
-  exchange.receive(message, arrived, from, 0, data.size_bytes());
+  exchange.receive(message, arrived, from, 0, data.size_bytes(), &readable);
+  co_await readable;
+  co_await copy_pieces(exchange, data.data, message.data, data.size_bytes());
   co_await arrived;
   exchange.advance(arrived);
-  co_await copy_pieces(exchange, data.data, message.data, data.size_bytes());
   exchange.transport.release(message);
 }
 

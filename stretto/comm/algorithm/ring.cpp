@@ -29,6 +29,7 @@ Task reduce_scatter_ring(Exchange& exchange, BufferView data, ReduceOp op) {
   const ReduceOp hop = op == ReduceOp::kMean ? ReduceOp::kSum : op;
   Group sent(exchange.resumer);
   Group arrived(exchange.resumer);
+  Group readable(exchange.resumer);
   PeerArray<Message> out(static_cast<std::size_t>(steps));
   for (int step = 0; step < steps; ++step) {
     const auto phase = static_cast<std::uint32_t>(step);
@@ -41,9 +42,8 @@ Task reduce_scatter_ring(Exchange& exchange, BufferView data, ReduceOp op) {
       continue;
     }
     Message in;
-    exchange.receive(in, arrived, previous(exchange), phase, keeping.size_bytes());
-    co_await arrived;
-    exchange.advance(arrived);
+    exchange.receive(in, arrived, previous(exchange), phase, keeping.size_bytes(), &readable);
+    co_await readable;
     const std::byte* const inputs[] = {in.data, keeping.data};
     std::byte* const output = keeping.data;
     const std::size_t piece = kPieceBytes / size_of(data.dtype);
@@ -53,6 +53,8 @@ Task reduce_scatter_ring(Exchange& exchange, BufferView data, ReduceOp op) {
       }
       reduce(data.dtype, hop, inputs, {&output, 1}, at, std::min(at + piece, keeping.count));
     }
+    co_await arrived;
+    exchange.advance(arrived);
     exchange.transport.release(in);
   }
   if (op == ReduceOp::kMean) {
@@ -66,6 +68,7 @@ Task all_gather_ring(Exchange& exchange, BufferView data) {
   const int steps = exchange.size - 1;
   Group sent(exchange.resumer);
   Group arrived(exchange.resumer);
+  Group readable(exchange.resumer);
   PeerArray<Message> out(static_cast<std::size_t>(steps));
   for (int step = 0; step < steps; ++step) {
     const auto phase = static_cast<std::uint32_t>(step);
@@ -78,9 +81,8 @@ Task all_gather_ring(Exchange& exchange, BufferView data) {
       continue;
     }
     Message in;
-    exchange.receive(in, arrived, previous(exchange), phase, keeping.size_bytes());
-    co_await arrived;
-    exchange.advance(arrived);
+    exchange.receive(in, arrived, previous(exchange), phase, keeping.size_bytes(), &readable);
+    co_await readable;
     for (std::size_t at = 0; at < keeping.size_bytes(); at += kPieceBytes) {
       if (at != 0) {
         co_await exchange.breathe();
@@ -88,6 +90,8 @@ Task all_gather_ring(Exchange& exchange, BufferView data) {
       std::memcpy(
           keeping.data + at, in.data + at, std::min(kPieceBytes, keeping.size_bytes() - at));
     }
+    co_await arrived;
+    exchange.advance(arrived);
     exchange.transport.release(in);
   }
   co_await sent;

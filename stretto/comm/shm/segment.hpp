@@ -25,6 +25,7 @@ inline constexpr std::size_t kMaxLevels = 8;
 enum class PacketKind : std::uint8_t {
   kEager,    ///< The bytes come along, in the packet or in the channel's payload ring.
   kLend,     ///< The bytes are at `offset` of the sender's segment, until kRelease.
+  kArrive,   ///< Emulated machines: the kLend message `token` reaches the incoming link at `time`.
   kRelease,  ///< The receiver is done with the message `token`.
 };
 

@@ -121,7 +121,9 @@ ShmTransport::~ShmTransport() {
 void ShmTransport::send(Message& message) {
   message.token = reinterpret_cast<std::uint64_t>(&message);
   if (links_) {
+    // The bytes can be read from now on; when they arrive, the links will say.
     ++peer(message.peer).lent;
+    post(message.peer, PacketKind::kLend, message, 0);
     links_->submit(message);
     return;
   }
@@ -285,6 +287,15 @@ void ShmTransport::hand_over(Arrival& arrival, Message& message) {
     std::memcpy(message.inlined, arrival.inlined.data(), sizeof message.inlined);
     message.data = message.inlined;
   }
+  if (message.readable != nullptr) {
+    message.readable->arrived(0);
+  }
+  if (!arrival.arrived) {
+    Peer& other = peer(message.peer);
+    message.next = other.readable;
+    other.readable = &message;
+    return;
+  }
   message.group->arrived(arrival.time);
 }
 
@@ -340,6 +351,10 @@ void ShmTransport::take(int from, const Packet& packet) {
     message->group->arrived(0);
     return;
   }
+  if (kind == PacketKind::kArrive) {
+    push_heap(on_the_wire_, Arriving{from, packet.token, packet.bytes & kBytesMask, packet.time});
+    return;
+  }
   Arrival arrival;
   arrival.peer = from;
   arrival.address = packet.address;
@@ -348,10 +363,7 @@ void ShmTransport::take(int from, const Packet& packet) {
   if (kind == PacketKind::kLend) {
     arrival.token = packet.token;
     arrival.data = (*world_.segments)[from].base + packet.offset;
-    if (links_) {
-      push_heap(on_the_wire_, std::move(arrival));
-      return;
-    }
+    arrival.arrived = !links_;
   } else if (arrival.bytes <= packet.inlined.size()) {
     arrival.inlined = packet.inlined;
   } else {
@@ -379,15 +391,40 @@ void ShmTransport::arrive(Arrival arrival) {
       return;
     }
   }
+  const bool arrived = arrival.arrived;
   other.unexpected.push_back(std::move(arrival));
-  on_unexpected();
+  if (arrived) {
+    on_unexpected();
+  }
+}
+
+void ShmTransport::arrive_emulated(const Arriving& what) {
+  Peer& other = peer(what.peer);
+  for (Message** at = &other.readable; *at != nullptr; at = &(*at)->next) {
+    Message& message = **at;
+    if (message.token == what.token) {
+      *at = message.next;
+      message.time = what.time;
+      message.group->arrived(what.time);
+      return;
+    }
+  }
+  for (Arrival& arrival : other.unexpected) {
+    if (arrival.token == what.token) {
+      arrival.arrived = true;
+      arrival.time = what.time;
+      on_unexpected();
+      return;
+    }
+  }
 }
 
 bool ShmTransport::has_unexpected(std::uint32_t slot) const noexcept {
   return std::any_of(peers_.begin(), peers_.end(), [slot](const Peer& other) {
-    return std::any_of(other.unexpected.begin(),
-                       other.unexpected.end(),
-                       [slot](const Arrival& arrival) { return slot_of(arrival.address) == slot; });
+    return std::any_of(
+        other.unexpected.begin(), other.unexpected.end(), [slot](const Arrival& arrival) {
+          return arrival.arrived && slot_of(arrival.address) == slot;
+        });
   });
 }
 
@@ -404,17 +441,17 @@ bool ShmTransport::deliver_emulated() {
   const ModelTime now = monotonic_ns();
   links_->advance(now, [&](Message& message, ModelTime at) {
     any = true;
-    post(message.peer, PacketKind::kLend, message, at);
+    post(message.peer, PacketKind::kArrive, message, at);
   });
   // In order of their end on the wire, whichever sender was quicker to tell us.
   while (!on_the_wire_.empty() && on_the_wire_.front().time <= now) {
-    Arrival arrival = pop_heap(on_the_wire_);
+    Arriving arrival = pop_heap(on_the_wire_);
     arrival.time = links_->arrival(arrival.peer, arrival.bytes, arrival.time);
-    push_heap(arriving_, std::move(arrival));
+    push_heap(arriving_, arrival);
   }
   while (!arriving_.empty() && arriving_.front().time <= now) {
     any = true;
-    Arrival arrival = pop_heap(arriving_);
+    const Arriving arrival = pop_heap(arriving_);
     // What came while this rank had nothing in flight is not late: nobody was waiting for it.
     const ModelTime lag = now - std::max(arrival.time, busy_since_);
     emulated_messages_.fetch_add(1, std::memory_order_relaxed);
@@ -424,7 +461,7 @@ bool ShmTransport::deliver_emulated() {
     if (lag > emulated_worst_lag_ns_.load(std::memory_order_relaxed)) {
       emulated_worst_lag_ns_.store(lag, std::memory_order_relaxed);
     }
-    arrive(std::move(arrival));
+    arrive_emulated(arrival);
   }
   return any;
 }
@@ -577,7 +614,8 @@ void ShmTransport::check_peers() {
 void ShmTransport::check_gone() {
   for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
     const Peer& other = peer(rank);
-    if (other.gone && (other.receives != nullptr || other.lent > 0 || !other.backlog.empty())) {
+    if (other.gone && (other.receives != nullptr || other.readable != nullptr || other.lent > 0 ||
+                       !other.backlog.empty())) {
       std::uint64_t expected = 0;
       (*world_.segments)[0].control().abort_word.compare_exchange_strong(
           expected,
@@ -601,7 +639,8 @@ void ShmTransport::check_gone() {
 std::string ShmTransport::waiting_for() const {
   std::string ranks;
   for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
-    if (peers_[rank].receives != nullptr || peers_[rank].lent > 0) {
+    if (peers_[rank].receives != nullptr || peers_[rank].readable != nullptr ||
+        peers_[rank].lent > 0) {
       ranks += (ranks.empty() ? "rank " : ", ") + std::to_string(rank);
     }
   }

@@ -78,6 +78,14 @@ class ShmTransport final : public Transport {
     ModelTime time = 0;
     std::array<std::byte, 16> inlined{};
     int peer = 0;
+    bool arrived = true;  // emulated machines: not before its kArrive
+  };
+  /// Emulated machines: a kArrive whose moment has not come.
+  struct Arriving {
+    int peer = 0;
+    std::uint64_t token = 0;
+    std::uint64_t bytes = 0;
+    ModelTime time = 0;
   };
   /// A packet waiting for room in a channel. An eager message is sent once it is in there.
   struct Outgoing {
@@ -106,6 +114,7 @@ class ShmTransport final : public Transport {
     std::uint64_t packets_published = 0;
     Message* receives = nullptr;  // posted, oldest first
     Message** receives_tail = &receives;
+    Message* readable = nullptr;  // emulated machines: matched, but not arrived yet
     std::deque<Arrival> unexpected;
     bool gone = false;
     bool closed = false;  // it is gone because it closed its communicator
@@ -132,6 +141,7 @@ class ShmTransport final : public Transport {
   void arrive(Arrival arrival);
   bool deliver_emulated();
   void hand_over(Arrival& arrival, Message& message);
+  void arrive_emulated(const Arriving& what);
   [[nodiscard]] bool has_input() const noexcept;
   void flush_backlogs();
   void check_gone();
@@ -147,8 +157,8 @@ class ShmTransport final : public Transport {
   std::atomic<std::uint32_t> asleep_here_{0};
 
   std::unique_ptr<EmulatedLinks> links_;
-  std::vector<Arrival> on_the_wire_;  // heaps: by end at the incoming link,
-  std::vector<Arrival> arriving_;     // by arrival
+  std::vector<Arriving> on_the_wire_;  // heaps: by end at the incoming link,
+  std::vector<Arriving> arriving_;     // by arrival
   ModelTime least_latency_ = 0;
   ModelTime busy_since_ = 0;
   std::atomic<std::uint64_t> emulated_messages_{0};
