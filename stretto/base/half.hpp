@@ -14,7 +14,7 @@ namespace stretto {
 }
 
 [[nodiscard]] constexpr std::uint16_t f32_to_bf16(float value) noexcept {
-  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
+  const auto bits = std::bit_cast<std::uint32_t>(value);
   if ((bits & 0x7fffffffU) > 0x7f800000U) {
     return static_cast<std::uint16_t>((bits >> 16) | 0x40U);
   }
@@ -22,7 +22,7 @@ namespace stretto {
 }
 
 [[nodiscard]] constexpr float f16_to_f32(std::uint16_t half) noexcept {
-  const std::uint32_t sign = static_cast<std::uint32_t>(half & 0x8000U) << 16;
+  const auto sign = static_cast<std::uint32_t>(half & 0x8000U) << 16;
   const std::uint32_t exponent = (half >> 10) & 0x1fU;
   const std::uint32_t mantissa = half & 0x3ffU;
   if (exponent == 0) {  // zero or subnormal: mantissa * 2^-24, exact in fp32
@@ -37,7 +37,7 @@ namespace stretto {
 }
 
 [[nodiscard]] constexpr std::uint16_t f32_to_f16(float value) noexcept {
-  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
+  const auto bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t sign = (bits >> 16) & 0x8000U;
   const std::uint32_t magnitude = bits & 0x7fffffffU;
   if (magnitude > 0x7f800000U) {  // NaN

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <coroutine>
 #include <cstddef>
 #include <cstdint>
@@ -68,7 +69,7 @@ struct Exchange {
   [[nodiscard]] auto breathe() noexcept {
     struct Breath {
       Group::Resumer& resumer;
-      [[nodiscard]] bool await_ready() const noexcept { return false; }
+      [[nodiscard]] static bool await_ready() noexcept { return false; }
       void await_suspend(std::coroutine_handle<> handle) { resumer.resume_later(handle); }
       void await_resume() const noexcept {}
     };
@@ -82,9 +83,9 @@ template <typename T, std::size_t kInline = 4>
 class PeerArray {
  public:
   explicit PeerArray(std::size_t count)
-      : count_(count), data_(count <= kInline ? inlined_ : new T[count]) {}
+      : count_(count), data_(count <= kInline ? inlined_.data() : new T[count]) {}
   ~PeerArray() {
-    if (data_ != inlined_) {
+    if (data_ != inlined_.data()) {
       delete[] data_;
     }
   }
@@ -96,7 +97,7 @@ class PeerArray {
 
  private:
   std::size_t count_;
-  T inlined_[kInline];
+  std::array<T, kInline> inlined_;
   T* data_;
 };
 

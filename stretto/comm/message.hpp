@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <coroutine>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
+#include <vector>
 
 namespace stretto::detail {
 
@@ -31,13 +32,16 @@ class Group {
    public:
     virtual void resume_later(std::coroutine_handle<> handle) = 0;
 
-   protected:
-    ~Resumer() = default;
+    Resumer() = default;
+    Resumer(const Resumer&) = delete;
+    Resumer& operator=(const Resumer&) = delete;
+    virtual ~Resumer() = default;
   };
 
   explicit Group(Resumer& resumer) : resumer_(resumer) {}
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
+  ~Group() = default;
 
   void expect() noexcept { ++outstanding_; }
   void arrived(ModelTime at) {
@@ -83,9 +87,10 @@ struct Message {
 
   // The transport's own.
   Message* next = nullptr;
-  std::uint64_t token = 0;             ///< Of the sender's message, to be returned by release().
-  std::unique_ptr<std::byte[]> owned;  ///< Memory to free on release.
-  alignas(16) std::byte inlined[16];   ///< Very small payloads need no memory of their own.
+  std::uint64_t token = 0;       ///< Of the sender's message, to be returned by release().
+  std::vector<std::byte> owned;  ///< Memory to free on release.
+  alignas(
+      16) std::array<std::byte, 16> inlined;  ///< Very small payloads need no memory of their own.
 };
 
 }  // namespace stretto::detail

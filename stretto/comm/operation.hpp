@@ -17,8 +17,10 @@ struct WorkState {
    public:
     virtual void wait_for(WorkState& state) = 0;
 
-   protected:
-    ~Waiter() = default;
+    Waiter() = default;
+    Waiter(const Waiter&) = delete;
+    Waiter& operator=(const Waiter&) = delete;
+    virtual ~Waiter() = default;
   };
 
   enum Phase : std::uint32_t { kPending, kDone, kFailed };

@@ -17,7 +17,8 @@ namespace stretto::detail {
 /// overflows.
 class [[nodiscard]] Task {
  public:
-  struct promise_type {
+  // The language asks for this name.
+  struct promise_type {  // NOLINT(readability-identifier-naming)
     Group::Resumer* resumer = nullptr;
     std::coroutine_handle<> awaiter;
     std::exception_ptr failure;
@@ -27,17 +28,17 @@ class [[nodiscard]] Task {
     explicit promise_type(Context& context, Rest&&... /*unused*/) : resumer(&context.resumer) {}
 
     Task get_return_object() { return Task(Handle::from_promise(*this)); }
-    std::suspend_always initial_suspend() noexcept { return {}; }
-    auto final_suspend() noexcept {
+    static std::suspend_always initial_suspend() noexcept { return {}; }
+    static auto final_suspend() noexcept {
       struct Final {
-        bool await_ready() noexcept { return false; }
-        void await_suspend(std::coroutine_handle<promise_type> handle) noexcept {
+        static bool await_ready() noexcept { return false; }
+        static void await_suspend(std::coroutine_handle<promise_type> handle) noexcept {
           promise_type& promise = handle.promise();
           if (promise.awaiter) {
             promise.resumer->resume_later(promise.awaiter);
           }
         }
-        void await_resume() noexcept {}
+        static void await_resume() noexcept {}
       };
       return Final{};
     }
@@ -55,6 +56,8 @@ class [[nodiscard]] Task {
     }
     return *this;
   }
+  Task(const Task&) = delete;
+  Task& operator=(const Task&) = delete;
   ~Task() { destroy(); }
 
   [[nodiscard]] Handle handle() const noexcept { return handle_; }
@@ -70,7 +73,7 @@ class [[nodiscard]] Task {
     struct Awaiter {
       Handle handle;
       [[nodiscard]] bool await_ready() const noexcept { return handle.done(); }
-      void await_suspend(std::coroutine_handle<> awaiter) {
+      void await_suspend(std::coroutine_handle<> awaiter) const {
         handle.promise().awaiter = awaiter;
         handle.resume();
       }

@@ -26,6 +26,9 @@ inline constexpr std::uint32_t kNoStep = 0xffffffffU;
 /// wake().
 class Transport {
  public:
+  Transport() = default;
+  Transport(const Transport&) = delete;
+  Transport& operator=(const Transport&) = delete;
   virtual ~Transport() = default;
 
   /// True when lent bytes are the peer's own memory, and may be written by the receiver too: the

@@ -31,7 +31,7 @@ std::string to_text(const std::vector<std::int32_t>& words, std::int64_t bytes) 
 
 }  // namespace
 
-std::string broadcast_text(Communicator& communicator, std::string text, int root) {
+std::string broadcast_text(Communicator& communicator, const std::string& text, int root) {
   auto bytes = static_cast<std::int64_t>(text.size());
   communicator.broadcast(view(std::span(&bytes, 1)), root).wait();
   auto words = communicator.rank() == root ? to_words(text) : words_for(bytes);

@@ -8,7 +8,9 @@
 namespace stretto {
 
 /// Root's text, on every rank. Collective.
-[[nodiscard]] std::string broadcast_text(Communicator& communicator, std::string text, int root);
+[[nodiscard]] std::string broadcast_text(Communicator& communicator,
+                                         const std::string& text,
+                                         int root);
 /// From one rank to another; the receiver calls receive_text.
 void send_text(Communicator& communicator, const std::string& text, int to);
 [[nodiscard]] std::string receive_text(Communicator& communicator, int from);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "stretto/comm/algorithm/algorithms.hpp"
@@ -44,7 +45,7 @@ Task reduce_scatter_ring(Exchange& exchange, BufferView data, ReduceOp op) {
     Message in;
     exchange.receive(in, arrived, previous(exchange), phase, keeping.size_bytes(), &readable);
     co_await readable;
-    const std::byte* const inputs[] = {in.data, keeping.data};
+    const std::array<const std::byte*, 2> inputs = {in.data, keeping.data};
     std::byte* const output = keeping.data;
     const std::size_t piece = kPieceBytes / size_of(data.dtype);
     for (std::size_t at = 0; at < keeping.count; at += piece) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <exception>
 #include <utility>
@@ -122,8 +123,9 @@ Task staged(Exchange& exchange, const Call& call, BufferView stage) {
   Group finished(exchange.resumer);
   finished.expect();
   finished.expect();
-  Task lanes[] = {run_lane(exchange, call, pieces, 0, stage.slice(0, half), finished),
-                  run_lane(exchange, call, pieces, 1, stage.slice(half, 2 * half), finished)};
+  const std::array<Task, 2> lanes = {
+      run_lane(exchange, call, pieces, 0, stage.slice(0, half), finished),
+      run_lane(exchange, call, pieces, 1, stage.slice(half, 2 * half), finished)};
   for (const Task& lane : lanes) {
     lane.handle().resume();
   }

@@ -48,7 +48,7 @@ void EmulatedLinks::advance(ModelTime now, const std::function<void(Message&, Mo
       if (link.shared.egress_free != nullptr) {
         free = static_cast<double>(link.shared.egress_free->load(std::memory_order_relaxed));
       }
-      double earliest = static_cast<double>(link.queue.front().message->time);
+      auto earliest = static_cast<double>(link.queue.front().message->time);
       for (const Waiting& waiting : link.queue) {
         earliest = std::min(earliest, static_cast<double>(waiting.message->time));
       }
@@ -97,7 +97,7 @@ ModelTime EmulatedLinks::next_event() const noexcept {
     if (link.shared.egress_free != nullptr) {
       free = static_cast<double>(link.shared.egress_free->load(std::memory_order_relaxed));
     }
-    double earliest = static_cast<double>(link.queue.front().message->time);
+    auto earliest = static_cast<double>(link.queue.front().message->time);
     for (const Waiting& waiting : link.queue) {
       earliest = std::min(earliest, static_cast<double>(waiting.message->time));
     }

@@ -65,7 +65,7 @@ void Heap::refuse(Bytes size) const {
 void Heap::free(std::span<std::byte> bytes) noexcept {
   madvise(bytes.data(), bytes.size(), MADV_REMOVE);  // gives the pages back, and zeroes them
   const std::scoped_lock lock(mutex_);
-  std::size_t offset = static_cast<std::size_t>(bytes.data() - memory_.data());
+  auto offset = static_cast<std::size_t>(bytes.data() - memory_.data());
   std::size_t length = bytes.size();
   const auto next = free_.lower_bound(offset);
   if (next != free_.end() && next->first == offset + length) {

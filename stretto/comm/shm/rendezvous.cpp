@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "stretto/comm/shm/rendezvous.hpp"
 
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -97,12 +98,12 @@ bool hung_up(int socket, Clock::time_point deadline) {
 bool send_hello(int socket, const Hello& hello, int file) {
   Hello copy = hello;
   iovec data{&copy, sizeof copy};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
   msghdr message{};
   message.msg_iov = &data;
   message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
   cmsghdr* const header = CMSG_FIRSTHDR(&message);
   header->cmsg_level = SOL_SOCKET;
   header->cmsg_type = SCM_RIGHTS;
@@ -117,12 +118,12 @@ bool send_hello(int socket, const Hello& hello, int file) {
 
 bool receive_hello(int socket, Hello& hello, FileDescriptor& file) {
   iovec data{&hello, sizeof hello};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
   msghdr message{};
   message.msg_iov = &data;
   message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
   ssize_t got = 0;
   do {
     got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
@@ -172,13 +173,13 @@ bool same_user(int socket) {
 
 class Host {
  public:
-  Host(const std::filesystem::path& directory,
+  Host(std::filesystem::path directory,
        int rank,
        int size,
        const SegmentLayout& layout,
        Nanoseconds timeout,
        std::uint64_t machine)
-      : directory_(directory), deadline_(Clock::now() + timeout), timeout_(timeout) {
+      : directory_(std::move(directory)), deadline_(Clock::now() + timeout), timeout_(timeout) {
     mine_.rank = rank;
     mine_.size = size;
     mine_.pid = static_cast<std::int32_t>(getpid());

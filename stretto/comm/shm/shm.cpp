@@ -13,7 +13,19 @@
 namespace stretto {
 namespace {
 
-using namespace detail;
+using detail::Call;
+using detail::create_segment;
+using detail::Engine;
+using detail::FileDescriptor;
+using detail::host_memory;
+using detail::kMaxLevels;
+using detail::kMaxShmRanks;
+using detail::kPageBytes;
+using detail::Meeting;
+using detail::SegmentLayout;
+using detail::SegmentMap;
+using detail::ShmTransport;
+using detail::ShmWorld;
 
 class ShmCommunicator final : public Communicator {
  public:
@@ -94,7 +106,8 @@ std::unique_ptr<Communicator> connect_shm(const std::filesystem::path& directory
   ShmWorld world;
   world.rank = rank;
   if (size == 1) {
-    const FileDescriptor files[] = {std::move(own)};
+    std::vector<FileDescriptor> files;
+    files.push_back(std::move(own));
     world.segments = std::make_shared<SegmentMap>(layout, files);
   } else {
     Meeting meeting =

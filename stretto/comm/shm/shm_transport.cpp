@@ -4,12 +4,11 @@
 #include <algorithm>
 #include <climits>
 #include <cstring>
+#include <ctime>
 #include <utility>
 
 #include <linux/futex.h>
-#include <poll.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 namespace stretto::detail {
@@ -19,15 +18,6 @@ constexpr std::uint64_t kBytesMask = (std::uint64_t{1} << 56) - 1;
 // A reader tells the writer what it has taken once per this many packets: the line would otherwise
 // bounce between the cores with every message.
 constexpr std::uint64_t kPublishEvery = Channel::kPackets / 8;
-// A message handed to the algorithm later than this after its emulated arrival counts as late.
-constexpr ModelTime kLateNs = 2'000'000;
-
-ModelTime monotonic_ns() {
-  timespec at{};
-  clock_gettime(CLOCK_MONOTONIC, &at);
-  return static_cast<ModelTime>(at.tv_sec) * 1'000'000'000 + at.tv_nsec;
-}
-
 void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t seen, ModelTime until) {
   timespec deadline{static_cast<time_t>(until / 1'000'000'000),
                     static_cast<long>(until % 1'000'000'000)};
@@ -43,32 +33,6 @@ void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t seen, ModelTime 
 
 void futex_wake(std::atomic<std::uint32_t>& word) {
   syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
-}
-
-// Arrivals by time. A std::priority_queue would not let one be moved out.
-template <typename Arrival>
-bool later(const Arrival& a, const Arrival& b) {
-  return a.time > b.time;
-}
-template <typename Arrival>
-void push_heap(std::vector<Arrival>& heap, Arrival arrival) {
-  heap.push_back(std::move(arrival));
-  std::push_heap(heap.begin(), heap.end(), later<Arrival>);
-}
-template <typename Arrival>
-Arrival pop_heap(std::vector<Arrival>& heap) {
-  std::pop_heap(heap.begin(), heap.end(), later<Arrival>);
-  Arrival arrival = std::move(heap.back());
-  heap.pop_back();
-  return arrival;
-}
-
-// The abort word: code + 1, rank, bucket and step.
-constexpr std::uint64_t kNoBucket16 = 0xffff;
-std::uint64_t pack_abort(ErrorCode code, int rank, std::uint32_t step, std::uint32_t bucket) {
-  return (static_cast<std::uint64_t>(code) + 1) << 56 |
-         static_cast<std::uint64_t>(rank & 0xff) << 48 |
-         std::min<std::uint64_t>(bucket, kNoBucket16) << 32 | step;
 }
 
 }  // namespace
@@ -178,7 +142,7 @@ bool ShmTransport::try_push(int to,
   Packet& packet = channel.packets[other.packets_sent % Channel::kPackets];
   if (kind == PacketKind::kEager) {
     if (bytes <= packet.inlined.size()) {
-      if (bytes != 0) {
+      if (bytes != 0 && payload != nullptr) {
         std::memcpy(packet.inlined.data(), payload, bytes);
       }
     } else {
@@ -284,8 +248,8 @@ void ShmTransport::hand_over(Arrival& arrival, Message& message) {
   message.owned = std::move(arrival.owned);
   message.data = arrival.data;
   if (arrival.data == nullptr) {
-    std::memcpy(message.inlined, arrival.inlined.data(), sizeof message.inlined);
-    message.data = message.inlined;
+    message.inlined = arrival.inlined;
+    message.data = message.inlined.data();
   }
   if (message.readable != nullptr) {
     message.readable->arrived(0);
@@ -300,7 +264,7 @@ void ShmTransport::hand_over(Arrival& arrival, Message& message) {
 }
 
 void ShmTransport::release(Message& message) {
-  message.owned.reset();
+  message.owned.clear();
   if (message.token != 0) {
     Message answer;
     answer.token = message.token;
@@ -347,12 +311,13 @@ void ShmTransport::take(int from, const Packet& packet) {
   const auto kind = static_cast<PacketKind>(packet.bytes >> 56);
   if (kind == PacketKind::kRelease) {
     --peer(from).lent;
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): our own pointer, which the peer gave back
     auto* const message = reinterpret_cast<Message*>(packet.token);
     message->group->arrived(0);
     return;
   }
   if (kind == PacketKind::kArrive) {
-    push_heap(on_the_wire_, Arriving{from, packet.token, packet.bytes & kBytesMask, packet.time});
+    on_the_wire_.push({from, packet.token, packet.bytes & kBytesMask, packet.time});
     return;
   }
   Arrival arrival;
@@ -368,8 +333,8 @@ void ShmTransport::take(int from, const Packet& packet) {
     arrival.inlined = packet.inlined;
   } else {
     Peer& other = peer(from);
-    arrival.owned = std::make_unique<std::byte[]>(arrival.bytes);
-    arrival.data = arrival.owned.get();
+    arrival.owned.resize(arrival.bytes);
+    arrival.data = arrival.owned.data();
     std::memcpy(arrival.data,
                 other.in->payload.data() + packet.offset % Channel::kPayloadBytes,
                 arrival.bytes);
@@ -398,27 +363,6 @@ void ShmTransport::arrive(Arrival arrival) {
   }
 }
 
-void ShmTransport::arrive_emulated(const Arriving& what) {
-  Peer& other = peer(what.peer);
-  for (Message** at = &other.readable; *at != nullptr; at = &(*at)->next) {
-    Message& message = **at;
-    if (message.token == what.token) {
-      *at = message.next;
-      message.time = what.time;
-      message.group->arrived(what.time);
-      return;
-    }
-  }
-  for (Arrival& arrival : other.unexpected) {
-    if (arrival.token == what.token) {
-      arrival.arrived = true;
-      arrival.time = what.time;
-      on_unexpected();
-      return;
-    }
-  }
-}
-
 bool ShmTransport::has_unexpected(std::uint32_t slot) const noexcept {
   return std::any_of(peers_.begin(), peers_.end(), [slot](const Peer& other) {
     return std::any_of(
@@ -426,71 +370,6 @@ bool ShmTransport::has_unexpected(std::uint32_t slot) const noexcept {
           return arrival.arrived && slot_of(arrival.address) == slot;
         });
   });
-}
-
-// ---------------------------------------------------------------- emulated machine
-
-void ShmTransport::became_busy() {
-  if (links_) {
-    busy_since_ = monotonic_ns();
-  }
-}
-
-bool ShmTransport::deliver_emulated() {
-  bool any = false;
-  const ModelTime now = monotonic_ns();
-  links_->advance(now, [&](Message& message, ModelTime at) {
-    any = true;
-    post(message.peer, PacketKind::kArrive, message, at);
-  });
-  // In order of their end on the wire, whichever sender was quicker to tell us.
-  while (!on_the_wire_.empty() && on_the_wire_.front().time <= now) {
-    Arriving arrival = pop_heap(on_the_wire_);
-    arrival.time = links_->arrival(arrival.peer, arrival.bytes, arrival.time);
-    push_heap(arriving_, arrival);
-  }
-  while (!arriving_.empty() && arriving_.front().time <= now) {
-    any = true;
-    const Arriving arrival = pop_heap(arriving_);
-    // What came while this rank had nothing in flight is not late: nobody was waiting for it.
-    const ModelTime lag = now - std::max(arrival.time, busy_since_);
-    emulated_messages_.fetch_add(1, std::memory_order_relaxed);
-    if (lag > kLateNs) {
-      emulated_late_.fetch_add(1, std::memory_order_relaxed);
-    }
-    if (lag > emulated_worst_lag_ns_.load(std::memory_order_relaxed)) {
-      emulated_worst_lag_ns_.store(lag, std::memory_order_relaxed);
-    }
-    arrive_emulated(arrival);
-  }
-  return any;
-}
-
-Nanoseconds ShmTransport::least_time(std::uint64_t bytes) const noexcept {
-  // Twice over the slowest link for every rank there is: no algorithm sends more.
-  const auto ranks = static_cast<std::int64_t>(peers_.size());
-  return Nanoseconds(slowest_ns_per_kib_ * static_cast<std::int64_t>(bytes / 1024 + 1) * 2 * ranks);
-}
-
-ModelTime ShmTransport::next_event() const noexcept {
-  if (!links_) {
-    return 0;
-  }
-  ModelTime next = links_->next_event();
-  const auto consider = [&next](ModelTime at) { next = next == 0 ? at : std::min(next, at); };
-  if (!on_the_wire_.empty()) {
-    consider(on_the_wire_.front().time + least_latency_);
-  }
-  if (!arriving_.empty()) {
-    consider(arriving_.front().time);
-  }
-  return next;
-}
-
-EmulationStatistics ShmTransport::emulation_statistics() const noexcept {
-  return {emulated_messages_.load(std::memory_order_relaxed),
-          emulated_late_.load(std::memory_order_relaxed),
-          Nanoseconds(emulated_worst_lag_ns_.load(std::memory_order_relaxed))};
 }
 
 // ---------------------------------------------------------------- progress
@@ -549,112 +428,6 @@ void ShmTransport::wake() noexcept {
     ControlPage& control = own().control();
     control.bell.fetch_add(1, std::memory_order_seq_cst);
     futex_wake(control.bell);
-  }
-}
-
-// ---------------------------------------------------------------- failure
-
-std::string ShmTransport::name_of(int rank) const {
-  std::string name = "rank " + std::to_string(rank);
-  if (!world_.pids.empty()) {
-    name += " (pid " + std::to_string(world_.pids[static_cast<std::size_t>(rank)]) + ")";
-  }
-  return name;
-}
-
-void ShmTransport::check_peers() {
-  if (const std::uint64_t word =
-          (*world_.segments)[0].control().abort_word.load(std::memory_order_acquire);
-      word != 0) {
-    const auto code = static_cast<ErrorCode>((word >> 56) - 1);
-    const int rank = static_cast<int>((word >> 48) & 0xff);
-    const auto bucket = (word >> 32) & kNoBucket16;
-    const auto step = static_cast<std::uint32_t>(word);
-    std::string where = name_of(rank);
-    if (step != kNoStep) {
-      where += ", step " + std::to_string(step);
-    }
-    if (bucket != kNoBucket16) {
-      where += ", bucket " + std::to_string(bucket);
-    }
-    throw Error(code,
-                {code == ErrorCode::kPeerLost ? "a rank is lost" : "another rank stopped the job",
-                 where,
-                 "",
-                 "",
-                 code == ErrorCode::kPeerLost ? "" : "Its own message says why."});
-  }
-  for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
-    Peer& other = peer(rank);
-    if (rank == world_.rank || other.gone) {
-      continue;
-    }
-    const bool left = (*world_.segments)[rank].control().left.load(std::memory_order_acquire) != 0;
-    bool hung_up = false;
-    if (!world_.sockets.empty()) {
-      pollfd watched{world_.sockets[static_cast<std::size_t>(rank)].get(), POLLRDHUP, 0};
-      hung_up =
-          ::poll(&watched, 1, 0) > 0 && (watched.revents & (POLLHUP | POLLRDHUP | POLLERR)) != 0;
-    }
-    if (left || hung_up) {
-      other.gone = true;
-      other.closed = left;
-      ++gone_;
-      // Nobody is left to be told that its memory is free again.
-      const auto dropped = std::erase_if(other.backlog, [](const Outgoing& packet) {
-        return packet.kind == PacketKind::kRelease;
-      });
-      backlogged_.fetch_sub(static_cast<int>(dropped), std::memory_order_seq_cst);
-    }
-  }
-}
-
-// A peer that is gone matters once something is still expected from it. What it sent before has
-// been read by now: poll() calls this only when there was no input.
-void ShmTransport::check_gone() {
-  for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
-    const Peer& other = peer(rank);
-    if (other.gone && (other.receives != nullptr || other.readable != nullptr || other.lent > 0 ||
-                       !other.backlog.empty())) {
-      std::uint64_t expected = 0;
-      (*world_.segments)[0].control().abort_word.compare_exchange_strong(
-          expected,
-          pack_abort(ErrorCode::kPeerLost, rank, kNoStep, kNoStep),
-          std::memory_order_seq_cst);
-      for (int awake = 0; awake < static_cast<int>(peers_.size()); ++awake) {
-        ring(awake);
-      }
-      throw Error(ErrorCode::kPeerLost,
-                  {other.closed ? "a rank closed its communicator while others still needed it"
-                                : "a rank died",
-                   name_of(rank),
-                   other.closed ? "" : "its connection closed",
-                   "",
-                   other.closed ? "Every rank must run the same operations."
-                                : "Look at that rank's own output and exit status."});
-    }
-  }
-}
-
-std::string ShmTransport::waiting_for() const {
-  std::string ranks;
-  for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
-    if (peers_[rank].receives != nullptr || peers_[rank].readable != nullptr ||
-        peers_[rank].lent > 0) {
-      ranks += (ranks.empty() ? "rank " : ", ") + std::to_string(rank);
-    }
-  }
-  return ranks.empty() ? "any rank" : ranks;
-}
-
-void ShmTransport::abort(ErrorCode code, std::uint32_t step, std::uint32_t bucket) noexcept {
-  std::uint64_t expected = 0;
-  (*world_.segments)[0].control().abort_word.compare_exchange_strong(
-      expected, pack_abort(code, world_.rank, step, bucket), std::memory_order_seq_cst);
-  for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
-    if (rank != world_.rank) {
-      ring(rank);
-    }
   }
 }
 

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <queue>
 #include <string>
 #include <vector>
 
@@ -73,8 +74,8 @@ class ShmTransport final : public Transport {
     Address address = 0;
     std::uint64_t token = 0;
     std::uint64_t bytes = 0;
-    std::byte* data = nullptr;           // lent memory, or `owned`; null: in `inlined`
-    std::unique_ptr<std::byte[]> owned;  // null for lent and inlined ones
+    std::byte* data = nullptr;     // lent memory, or `owned`; null: in `inlined`
+    std::vector<std::byte> owned;  // empty for lent and inlined ones
     ModelTime time = 0;
     std::array<std::byte, 16> inlined{};
     int peer = 0;
@@ -86,6 +87,9 @@ class ShmTransport final : public Transport {
     std::uint64_t token = 0;
     std::uint64_t bytes = 0;
     ModelTime time = 0;
+  };
+  struct Later {
+    bool operator()(const Arriving& a, const Arriving& b) const noexcept { return a.time > b.time; }
   };
   /// A packet waiting for room in a channel. An eager message is sent once it is in there.
   struct Outgoing {
@@ -157,8 +161,9 @@ class ShmTransport final : public Transport {
   std::atomic<std::uint32_t> asleep_here_{0};
 
   std::unique_ptr<EmulatedLinks> links_;
-  std::vector<Arriving> on_the_wire_;  // heaps: by end at the incoming link,
-  std::vector<Arriving> arriving_;     // by arrival
+  using ArrivingQueue = std::priority_queue<Arriving, std::vector<Arriving>, Later>;
+  ArrivingQueue on_the_wire_;  // by end at the incoming link
+  ArrivingQueue arriving_;     // by arrival
   ModelTime least_latency_ = 0;
   ModelTime busy_since_ = 0;
   std::atomic<std::uint64_t> emulated_messages_{0};
