@@ -176,6 +176,7 @@ Work Engine::start(const Call& call) {
   operation->self = operation;
   if (options_.size == 1 && !failed_.load(std::memory_order_acquire)) {
     // Alone, every collective is over before it begins.
+    operation->self.reset();
     operation->times.started = operation->times.ended = operation->times.launched;
     operation->complete();
     return Work(std::move(operation));

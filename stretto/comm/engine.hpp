@@ -34,7 +34,7 @@ class Engine final : private WorkState::Waiter {
   };
 
   Engine(std::unique_ptr<Transport> transport, Options options);
-  ~Engine();
+  ~Engine() override;
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 

@@ -11,13 +11,12 @@
 
 namespace stretto {
 
-/// One bucket, median over steps, times from the start of the step, latest over ranks for ready and
-/// ended.
+/// One bucket, median over steps, times from the start of the step, latest over ranks.
 struct BucketSummary {
   std::uint32_t bucket = 0;
   Bytes bytes{};
   Seconds ready{};     ///< Its last gradient was written on every rank.
-  Seconds launched{};  ///< First launch on any rank.
+  Seconds launched{};  ///< Handed over on every rank.
   Seconds ended{};     ///< Result usable on every rank.
   Seconds exposed{};   ///< Of its communication, the time no compute ran beside it (mean of ranks).
 };

@@ -92,7 +92,11 @@ bool readable(int fd, Clock::time_point deadline) {
 // True if the other side closes without a word.
 bool hung_up(int socket, Clock::time_point deadline) {
   char first = 0;
-  return readable(socket, deadline) && recv(socket, &first, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+  if (!readable(socket, deadline)) {
+    return false;
+  }
+  const ssize_t got = recv(socket, &first, 1, MSG_PEEK | MSG_DONTWAIT);
+  return got == 0 || (got < 0 && errno == ECONNRESET);  // reset: it did not even read our greeting
 }
 
 bool send_hello(int socket, const Hello& hello, int file) {

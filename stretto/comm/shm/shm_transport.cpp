@@ -158,7 +158,9 @@ bool ShmTransport::try_push(int to,
           return false;
         }
       }
-      std::memcpy(channel.payload.data() + begin % Channel::kPayloadBytes, payload, bytes);
+      if (payload != nullptr) {  // it is: eager messages have bytes
+        std::memcpy(channel.payload.data() + begin % Channel::kPayloadBytes, payload, bytes);
+      }
       other.payload_sent = (begin + bytes + 63) / 64 * 64;
       offset = begin;
     }
