@@ -46,7 +46,8 @@ class Inflater {
  public:
   explicit Inflater(std::span<const std::byte> file) {
     // zlib never writes through next_in; the const-correct type needs ZLIB_CONST in every user.
-    stream_.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(file.data()));  // NOLINT
+    // NOLINTNEXTLINE(cppcoreguidelines-pro-type-const-cast): zlib reads it only
+    stream_.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(file.data()));
     stream_.avail_in = static_cast<uInt>(file.size());
     constexpr int kGzipOnly = 16;
     if (inflateInit2(&stream_, kGzipOnly + MAX_WBITS) != Z_OK) {
