@@ -14,8 +14,17 @@ namespace stretto {
 namespace {
 
 // Each table is in the order of its enumerators.
-constexpr std::array<std::string_view, 8> kCollectives = {
-    "none", "all_reduce", "reduce_scatter", "all_gather", "broadcast", "barrier", "send", "recv"};
+constexpr std::array<std::string_view, 11> kCollectives = {"none",
+                                                           "all_reduce",
+                                                           "reduce_scatter",
+                                                           "all_gather",
+                                                           "broadcast",
+                                                           "barrier",
+                                                           "send",
+                                                           "recv",
+                                                           "reduce",
+                                                           "all_to_all",
+                                                           "send_recv"};
 constexpr std::array<std::string_view, 4> kReduceOps = {"sum", "mean", "min", "max"};
 constexpr std::array<std::string_view, 3> kAlgorithms = {"auto", "direct", "ring"};
 constexpr std::array<std::string_view, 2> kSchedules = {"serial", "overlap"};

@@ -16,6 +16,10 @@ enum class Collective : std::uint8_t {
   kBarrier,
   kSend,
   kRecv,
+  kReduce,
+  kAllToAll,
+  kSendRecv,  ///< Device kernels that do both: sends, receives, all_to_all, until a trace says
+              ///< which.
 };
 [[nodiscard]] std::string_view to_string(Collective collective) noexcept;
 

@@ -23,16 +23,19 @@ using detail::JsonValue;
 using nlohmann::ordered_json;
 
 // Each table is in the order of its enumerators.
-constexpr std::array<std::string_view, 9> kKinds = {"step",
-                                                    "forward",
-                                                    "backward",
-                                                    "optimizer",
-                                                    "compute",
-                                                    "ready",
-                                                    "launched",
-                                                    "communication",
-                                                    "wait"};
-constexpr std::array<std::string_view, 3> kLanes = {"step", "compute", "communication"};
+constexpr std::array<std::string_view, 12> kKinds = {"step",
+                                                     "forward",
+                                                     "backward",
+                                                     "optimizer",
+                                                     "compute",
+                                                     "ready",
+                                                     "launched",
+                                                     "communication",
+                                                     "wait",
+                                                     "copy",
+                                                     "enqueue",
+                                                     "annotation"};
+constexpr std::array<std::string_view, 4> kLanes = {"step", "compute", "communication", "host"};
 
 // So that the length of any interval, and of any sum of disjoint ones, fits: 73 years.
 constexpr std::int64_t kLatestNs = std::int64_t{1} << 61;
@@ -155,12 +158,12 @@ constexpr auto all_of() {
   }
   return values;
 }
-constexpr auto kAllKinds = all_of<RecordKind, RecordKind::kWait>();
-constexpr auto kAllLanes = all_of<Lane, Lane::kCommunication>();
-constexpr auto kAllCollectives = all_of<Collective, Collective::kRecv>();
+constexpr auto kAllKinds = all_of<RecordKind, RecordKind::kAnnotation>();
+constexpr auto kAllLanes = all_of<Lane, Lane::kHost>();
+constexpr auto kAllCollectives = all_of<Collective, Collective::kSendRecv>();
 constexpr auto kAllAlgorithms = all_of<Algorithm, Algorithm::kRing>();
 
-std::vector<Record> read_records(const JsonValue& json, std::size_t names) {
+std::vector<Record> read_records(const JsonValue& json, std::size_t names, std::size_t calls) {
   const Columns columns(json);
   std::vector<Record> records(columns.begin_ns().size());
   const std::vector<std::int64_t> end_ns = columns.get("end_ns", -kLatestNs, kLatestNs);
@@ -181,15 +184,63 @@ std::vector<Record> read_records(const JsonValue& json, std::size_t names) {
     records[i].name = static_cast<std::uint32_t>(name[i]);
   }
   columns.read(records, "rank", 0, &Record::rank);
-  columns.read(records, "step", 0, &Record::step);
+  columns.read(records, "step", -1, &Record::step);
   columns.read(records, "link", -1, &Record::link);
   columns.read(records, "bucket", -1, &Record::bucket);
   columns.read(records, "sequence", -1, &Record::sequence);
+  if (json.find("device")) {  // only timelines of imported traces have them
+    columns.read(records, "device", -1, &Record::device);
+    columns.read(records, "stream", -1, &Record::stream);
+    columns.read(records, "call", -1, &Record::call);
+    for (std::size_t i = 0; i < records.size(); ++i) {
+      if (records[i].call != kNoId && records[i].call >= calls) {
+        json.at("call").elements()[i].fail_type("less than the number of calls, " +
+                                                std::to_string(calls));
+      }
+    }
+  }
   columns.read<RecordKind>(records, "kind", kAllKinds, &Record::kind);
   columns.read<Lane>(records, "lane", kAllLanes, &Record::lane);
   columns.read<Collective>(records, "collective", kAllCollectives, &Record::collective);
   columns.read<Algorithm>(records, "algorithm", kAllAlgorithms, &Record::algorithm);
   return records;
+}
+
+ordered_json to_json(const CollectiveCall& call) {
+  return {{"group", id_to_json(call.group)},
+          {"members", id_to_json(call.members)},
+          {"group_size", call.group_size},
+          {"element_bytes", call.element_bytes},
+          {"in_elements", call.in_elements},
+          {"out_elements", call.out_elements},
+          {"sequence", call.sequence},
+          {"peer", call.peer}};
+}
+
+CollectiveCall read_call(const JsonValue& json, std::size_t names) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  const auto name = [&](std::string_view key) {
+    return id_from_json(json.at(key).integer(-1, static_cast<std::int64_t>(names) - 1));
+  };
+  CollectiveCall call;
+  call.group = name("group");
+  call.members = name("members");
+  call.group_size = static_cast<std::uint32_t>(json.at("group_size").integer(0, kMostId));
+  call.element_bytes = static_cast<std::uint32_t>(json.at("element_bytes").integer(0, kMostId));
+  call.in_elements = json.at("in_elements").integer(-1, kMost);
+  call.out_elements = json.at("out_elements").integer(-1, kMost);
+  call.sequence = json.at("sequence").integer(-1, kMost);
+  call.peer = static_cast<std::int32_t>(
+      json.at("peer").integer(-1, std::numeric_limits<std::int32_t>::max()));
+  return call;
+}
+
+/// Timelines of live runs have neither devices nor calls, and their files no columns for them.
+bool is_imported(const Timeline& timeline) {
+  return !timeline.calls.empty() ||
+         std::any_of(timeline.records.begin(), timeline.records.end(), [](const Record& r) {
+           return r.device != kNoId || r.stream != kNoId;
+         });
 }
 
 }  // namespace
@@ -226,23 +277,37 @@ std::string to_json(const Timeline& timeline) {
   columns["bytes"] = column(records, [](const Record& r) { return r.bytes; });
   columns["name"] = column(records, [](const Record& r) { return r.name; });
   columns["rank"] = column(records, [](const Record& r) { return r.rank; });
-  columns["step"] = column(records, [](const Record& r) { return r.step; });
+  columns["step"] = column(records, [](const Record& r) { return id_to_json(r.step); });
   columns["link"] = column(records, [](const Record& r) { return id_to_json(r.link); });
   columns["bucket"] = column(records, [](const Record& r) { return id_to_json(r.bucket); });
   columns["sequence"] = column(records, [](const Record& r) { return id_to_json(r.sequence); });
+  const bool imported = is_imported(timeline);
+  if (imported) {
+    columns["device"] = column(records, [](const Record& r) { return id_to_json(r.device); });
+    columns["stream"] = column(records, [](const Record& r) { return id_to_json(r.stream); });
+    columns["call"] = column(records, [](const Record& r) { return id_to_json(r.call); });
+  }
   put_enum(columns, "kind", records, &Record::kind);
   put_enum(columns, "lane", records, &Record::lane);
   put_enum(columns, "collective", records, &Record::collective);
   put_enum(columns, "algorithm", records, &Record::algorithm);
-  return detail::write_json(ordered_json{{"schema", "stretto.timeline/1"},
-                                         {"source", timeline.source},
-                                         {"origin_unix_ns", timeline.origin_unix_ns},
-                                         {"world_size", timeline.world_size},
-                                         {"steps_total", timeline.steps_total},
-                                         {"steps_recorded", timeline.steps_recorded},
-                                         {"clocks", std::move(clocks)},
-                                         {"names", timeline.names},
-                                         {"records", std::move(columns)}});
+  ordered_json document{{"schema", "stretto.timeline/1"},
+                        {"source", timeline.source},
+                        {"origin_unix_ns", timeline.origin_unix_ns},
+                        {"world_size", timeline.world_size},
+                        {"steps_total", timeline.steps_total},
+                        {"steps_recorded", timeline.steps_recorded},
+                        {"clocks", std::move(clocks)},
+                        {"names", timeline.names}};
+  if (imported) {
+    ordered_json calls = ordered_json::array();
+    for (const CollectiveCall& call : timeline.calls) {
+      calls.push_back(to_json(call));
+    }
+    document["calls"] = std::move(calls);
+  }
+  document["records"] = std::move(columns);
+  return detail::write_json(document);
 }
 
 Timeline timeline_from_json(std::string_view text, std::string_view where) {
@@ -268,7 +333,12 @@ Timeline timeline_from_json(std::string_view text, std::string_view where) {
   for (const JsonValue& name : root.at("names").elements()) {
     timeline.names.push_back(name.text());
   }
-  timeline.records = read_records(root.at("records"), timeline.names.size());
+  if (const auto calls = root.find("calls")) {
+    for (const JsonValue& call : calls->elements()) {
+      timeline.calls.push_back(read_call(call, timeline.names.size()));
+    }
+  }
+  timeline.records = read_records(root.at("records"), timeline.names.size(), timeline.calls.size());
   return timeline;
 }
 

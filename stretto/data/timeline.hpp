@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -22,6 +21,10 @@ enum class RecordKind : std::uint8_t {
   kLaunched,   ///< Instant: a bucket's last gradient was ready and its exchange was handed over.
   kCommunication,  ///< A collective, from its first byte offered to its result usable.
   kWait,           ///< The step's thread did nothing but wait for communication.
+  // From here on: what only imported traces have.
+  kCopy,        ///< A copy or fill on a device; neither compute nor communication.
+  kEnqueue,     ///< A host call that handed work to a device; `link` leads to that work.
+  kAnnotation,  ///< A named range of the program: a step mark, an optimizer, a module.
 };
 [[nodiscard]] std::string_view to_string(RecordKind kind) noexcept;
 [[nodiscard]] constexpr bool is_compute(RecordKind kind) noexcept {
@@ -30,7 +33,9 @@ enum class RecordKind : std::uint8_t {
 }
 
 /// Which row of a rank a record is drawn in. Records of kCommunication may overlap each other.
-enum class Lane : std::uint8_t { kStep, kCompute, kCommunication };
+/// kHost holds what host threads did in an imported trace: of a rank that has device records too,
+/// no compute and no communication is counted there.
+enum class Lane : std::uint8_t { kStep, kCompute, kCommunication, kHost };
 [[nodiscard]] std::string_view to_string(Lane lane) noexcept;
 
 inline constexpr std::uint32_t kNoId = 0xffffffffU;
@@ -45,16 +50,32 @@ struct Record {
   std::uint32_t link = kNoId;  ///< Records of one rank that share it belong together: the kReady of
                                ///< a bucket's tensors, its kLaunched and its kCommunication.
   std::uint32_t rank = 0;
-  std::uint32_t step = 0;
+  std::uint32_t step = 0;          ///< kNoId in an imported trace: in no step that is marked.
   std::uint32_t bucket = kNoId;    ///< Index into the plan's buckets.
   std::uint32_t sequence = kNoId;  ///< Order of launch within the step, from 0.
   RecordKind kind = RecordKind::kCompute;
   Lane lane = Lane::kCompute;
   Collective collective = Collective::kNone;
   Algorithm algorithm = Algorithm::kAuto;
-  std::array<std::uint32_t, 3> reserved{};
+  std::uint32_t device = kNoId;  ///< Of an imported trace: the device's number in it,
+  std::uint32_t stream = kNoId;  ///< the stream (on kHost: the thread),
+  std::uint32_t call = kNoId;    ///< and, of a collective, the index into Timeline::calls.
 };
 static_assert(sizeof(Record) == 64);
+
+/// What a trace says of one collective beside its times. Counts are elements of one rank as the
+/// operation sees them: all_gather has out = ranks x in.
+struct CollectiveCall {
+  std::uint32_t group = kNoId;      ///< Name of the process group, index into Timeline::names.
+  std::uint32_t members = kNoId;    ///< Its ranks as the trace writes them, index into names.
+  std::uint32_t group_size = 0;     ///< 0 if unknown.
+  std::uint32_t element_bytes = 0;  ///< 0 if unknown.
+  std::int64_t in_elements = -1;    ///< -1 if unknown, and so for the others.
+  std::int64_t out_elements = -1;
+  std::int64_t sequence = -1;  ///< Number of the call within its group, the same on every rank.
+  std::int32_t peer = -1;      ///< Of send and recv: the other rank.
+  friend bool operator==(const CollectiveCall&, const CollectiveCall&) = default;
+};
 
 /// What is known of one rank's clock.
 struct RankClock {
@@ -73,6 +94,7 @@ struct Timeline {
   std::uint32_t steps_recorded = 0;  ///< and how many of them, the last ones, are here.
   std::vector<RankClock> clocks;
   std::vector<std::string> names;
+  std::vector<CollectiveCall> calls;
   std::vector<Record> records;
 
   /// Index of `name` in names, added if new.

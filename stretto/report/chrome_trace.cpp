@@ -49,6 +49,8 @@ std::string_view lane_title(Lane lane) {
       return "compute";
     case Lane::kCommunication:
       return "communication";
+    case Lane::kHost:
+      return "host";
   }
   return "other";
 }

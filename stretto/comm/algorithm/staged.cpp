@@ -160,6 +160,9 @@ Task carry_out(Exchange& exchange, const Call& call) {
       return send_to(exchange, data, call.peer);
     case Collective::kRecv:
       return receive_from(exchange, data, call.peer);
+    case Collective::kReduce:
+    case Collective::kAllToAll:
+    case Collective::kSendRecv:
     case Collective::kBarrier:
     case Collective::kNone:
       break;

@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stretto/trace/builder.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <memory>
+#include <utility>
+
+#include "stretto/base/error.hpp"
+#include "stretto/trace/event_scanner.hpp"
+
+namespace stretto::detail {
+namespace {
+
+// Numbers of devices, streams and threads that are no small numbers get one from here on.
+constexpr std::uint32_t kFirstNamedLane = 0x80000000U;
+
+}  // namespace
+
+void GrowingUnion::add(Interval interval) {
+  if (interval.end_ns <= interval.begin_ns) {
+    return;
+  }
+  if (!pieces_.empty() && interval.begin_ns >= pieces_.back().begin_ns &&
+      interval.begin_ns <= pieces_.back().end_ns) {
+    pieces_.back().end_ns = std::max(pieces_.back().end_ns, interval.end_ns);
+    return;
+  }
+  if (pieces_.size() == compact_at_) {
+    const IntervalSet merged(std::move(pieces_));
+    pieces_.assign(merged.intervals().begin(), merged.intervals().end());
+    compact_at_ = std::max(compact_at_, 2 * pieces_.size());
+  }
+  pieces_.push_back(interval);
+}
+
+IntervalSet GrowingUnion::take() {
+  return IntervalSet(std::move(pieces_));
+}
+
+TraceBuilder::TraceBuilder(Trace& trace, const TraceReadOptions& options, std::string path)
+    : trace_(trace), options_(options), first_record_(trace.timeline.records.size()) {
+  file_.path = std::move(path);
+  const std::vector<std::string>& known = trace.timeline.names;
+  for (std::size_t i = 0; i < known.size(); ++i) {
+    names_.emplace(known[i], static_cast<std::uint32_t>(i));
+  }
+}
+
+std::uint32_t TraceBuilder::name(std::string_view text) {
+  if (const auto known = names_.find(text); known != names_.end()) {
+    return known->second;
+  }
+  const auto id = static_cast<std::uint32_t>(timeline().names.size());
+  timeline().names.emplace_back(text);
+  names_.emplace(text, id);
+  return id;
+}
+
+std::uint32_t TraceBuilder::name_of_json(std::string_view raw) {
+  if (raw.find('\\') == std::string_view::npos) {
+    return name(raw);
+  }
+  return name(unescape(raw));
+}
+
+void TraceBuilder::expect(std::size_t records) {
+  if (records > timeline().records.capacity()) {
+    timeline().records.reserve(records);
+  }
+}
+
+void TraceBuilder::add_kernel(Record record, std::string_view named_collective) {
+  const auto [place, added] = kernels_.try_emplace(record.name, file_.kernels.size());
+  if (added) {
+    file_.kernels.push_back(
+        {record.name, options_.rules.classify(timeline().names[record.name]), 0, 0});
+  }
+  KernelName& kernel = file_.kernels[place->second];
+  if (!named_collective.empty() && !kernel.classified.communication) {
+    kernel.classified = {
+        true, "by the trace's metadata", std::string(named_collective), Collective::kNone};
+  }
+  ++kernel.count;
+  kernel.total_ns += record.end_ns - record.begin_ns;
+  if (kernel.classified.communication) {
+    record.kind = RecordKind::kCommunication;
+    record.lane = Lane::kCommunication;
+    record.collective =
+        named_collective.empty() ? Collective::kNone : collective_of_name(named_collective);
+    if (record.collective == Collective::kNone) {
+      record.collective = kernel.classified.collective;
+    }
+  } else {
+    record.kind = RecordKind::kCompute;
+    record.lane = Lane::kCompute;
+  }
+  add(record);
+}
+
+void TraceBuilder::add_copy(Record record) {
+  record.kind = RecordKind::kCopy;
+  record.lane = Lane::kCompute;
+  add(record);
+}
+
+void TraceBuilder::add_enqueue(Record record) {
+  record.kind = RecordKind::kEnqueue;
+  record.lane = Lane::kHost;
+  add(record);
+}
+
+void TraceBuilder::add_host_communication(Record record) {
+  record.kind = RecordKind::kCommunication;
+  record.lane = Lane::kHost;
+  record.collective = collective_of_name(timeline().names[record.name]);
+  add(record);
+}
+
+void TraceBuilder::add_annotation(Record record) {
+  record.kind = RecordKind::kAnnotation;
+  record.lane = Lane::kHost;
+  add(record);
+}
+
+std::uint32_t TraceBuilder::add_call(const CollectiveCall& call) {
+  timeline().calls.push_back(call);
+  return static_cast<std::uint32_t>(timeline().calls.size() - 1);
+}
+
+std::uint32_t TraceBuilder::lane_id(std::string_view text) {
+  std::int64_t number = 0;
+  if (parse_integer(text, number) && number >= 0 && number < std::int64_t{kFirstNamedLane}) {
+    return static_cast<std::uint32_t>(number);
+  }
+  // "stream 7" of 2021 is stream 7.
+  constexpr std::string_view kOld = "stream ";
+  if (text.starts_with(kOld) && parse_integer(text.substr(kOld.size()), number) && number >= 0 &&
+      number < std::int64_t{kFirstNamedLane}) {
+    return static_cast<std::uint32_t>(number);
+  }
+  const auto known = lanes_.find(text);
+  if (known != lanes_.end()) {
+    return known->second;
+  }
+  const std::uint32_t id = kFirstNamedLane + static_cast<std::uint32_t>(lanes_.size());
+  lanes_.emplace(text, id);
+  return id;
+}
+
+void TraceBuilder::fail(TraceFault fault) {
+  if (!options_.salvage) {
+    throw Error(
+        ErrorCode::kParse,
+        {"a trace is broken",
+         file_.path + ", byte " + std::to_string(fault.offset),
+         fault.what,
+         "whole JSON",
+         file_.events == 0 ? "Is it the right file? Formats that can be read: " + trace_formats()
+                           : std::to_string(file_.events) +
+                                 " whole events come before it; --salvage uses what can be read"});
+  }
+  if (!file_.fault) {
+    file_.fault = std::move(fault);
+  }
+}
+
+void TraceBuilder::link_devices() {
+  // Which links exist on both sides. A sorted vector is a quarter of a hash table, and 4 bytes
+  // each for a moment.
+  std::vector<std::uint32_t> device_links;
+  std::vector<std::uint32_t> host_links;
+  std::vector<Record>& records = timeline().records;
+  for (std::size_t i = first_record_; i < records.size(); ++i) {
+    const Record& record = records[i];
+    if (record.kind == RecordKind::kEnqueue) {
+      host_links.push_back(record.link);
+    } else if (record.lane != Lane::kHost) {
+      device_links.push_back(record.link);
+    }
+  }
+  const auto tidy = [](std::vector<std::uint32_t>& links) {
+    std::sort(links.begin(), links.end());
+    links.erase(std::unique(links.begin(), links.end()), links.end());
+  };
+  tidy(device_links);
+  tidy(host_links);
+  const auto in = [](const std::vector<std::uint32_t>& links, std::uint32_t link) {
+    return link != kNoId && std::binary_search(links.begin(), links.end(), link);
+  };
+  for (std::size_t i = first_record_; i < records.size(); ++i) {
+    if (records[i].lane != Lane::kHost && !in(host_links, records[i].link)) {
+      ++file_.unlinked;
+      records[i].link = kNoId;
+    }
+  }
+  const auto begin = records.begin() + static_cast<std::ptrdiff_t>(first_record_);
+  records.erase(std::remove_if(begin,
+                               records.end(),
+                               [&](const Record& record) {
+                                 return record.kind == RecordKind::kEnqueue &&
+                                        !in(device_links, record.link);
+                               }),
+                records.end());
+}
+
+void TraceBuilder::finish() {
+  link_devices();
+  const std::uint32_t host = name("host operators");
+  const IntervalSet host_compute = host_compute_.take();
+  for (const Interval& piece : host_compute.intervals()) {
+    Record record;
+    record.begin_ns = piece.begin_ns;
+    record.end_ns = piece.end_ns;
+    record.name = host;
+    record.kind = RecordKind::kCompute;
+    record.lane = Lane::kHost;
+    add(record);
+  }
+  set_rank();
+  mark_steps(*this);
+  trace_.files.push_back(std::move(file_));
+}
+
+void TraceBuilder::finish_as_it_is() {
+  set_rank();
+  trace_.files.push_back(std::move(file_));
+}
+
+void TraceBuilder::set_rank() {
+  std::vector<Record>& records = timeline().records;
+  for (std::size_t i = first_record_; i < records.size(); ++i) {
+    records[i].rank += file_.rank;
+  }
+  file_.kept = static_cast<std::uint64_t>(records.size() - first_record_);
+}
+
+bool parse_integer(std::string_view text, std::int64_t& value) noexcept {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+bool parse_microseconds(std::string_view text, std::int64_t& ns) noexcept {
+  const bool negative = text.starts_with('-');
+  if (negative) {
+    text.remove_prefix(1);
+  }
+  // All digits as one number, and where its decimal point is; then the point is moved by three.
+  constexpr int kMostDigits = 19;  // always fit, and hold a Unix time in ns
+  constexpr auto kMost = static_cast<std::uint64_t>(kLatestTraceNs);
+  std::uint64_t digits = 0;
+  int taken = 0;
+  int behind_point = 0;
+  bool point = false;
+  bool any = false;
+  bool rest = false;  // digits behind the last that fits which are not all zero
+  int dropped = 0;    // digits before the point that did not fit
+  std::size_t i = 0;
+  for (; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '.' && !point) {
+      point = true;
+    } else if (c >= '0' && c <= '9') {
+      any = true;
+      if (taken < kMostDigits) {
+        digits = digits * 10 + static_cast<std::uint64_t>(c - '0');
+        taken += digits != 0 ? 1 : 0;
+        behind_point += point ? 1 : 0;
+      } else {
+        rest = rest || c != '0';
+        dropped += point ? 0 : 1;
+      }
+    } else {
+      break;
+    }
+  }
+  std::int64_t exponent = 0;
+  if (i < text.size() && (text[i] == 'e' || text[i] == 'E')) {
+    std::string_view power = text.substr(i + 1);
+    if (power.starts_with('+')) {
+      power.remove_prefix(1);
+    }
+    if (!parse_integer(power, exponent) || exponent > 100 || exponent < -100) {
+      return false;
+    }
+    i = text.size();
+  }
+  if (!any || i != text.size()) {
+    return false;
+  }
+  std::int64_t shift = 3 + exponent - behind_point + dropped;
+  for (; shift > 0 && digits != 0; --shift) {
+    if (digits > kMost / 10) {
+      return false;
+    }
+    digits *= 10;
+  }
+  if (shift < 0) {
+    std::uint64_t unit = 1;
+    for (; shift < 0 && unit <= kMost; ++shift) {
+      unit *= 10;
+    }
+    if (shift < 0) {
+      digits = 0;
+    } else {
+      const std::uint64_t below = digits % unit;
+      digits /= unit;
+      const std::uint64_t half = unit / 2;
+      if (below > half || (below == half && (rest || digits % 2 == 1))) {
+        ++digits;
+      }
+    }
+  }
+  if (digits > kMost) {
+    return false;
+  }
+  ns = static_cast<std::int64_t>(digits) * (negative ? -1 : 1);
+  return true;
+}
+
+}  // namespace stretto::detail

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "stretto/base/intervals.hpp"
+#include "stretto/data/timeline.hpp"
+#include "stretto/trace/trace.hpp"
+
+/// What all readers need to make a Timeline. Private to trace/: not installed.
+namespace stretto::detail {
+
+/// A union of intervals that is built from many, in any order, in little memory: nested host
+/// operators are thousands, their union is few.
+class GrowingUnion {
+ public:
+  void add(Interval interval);
+  [[nodiscard]] IntervalSet take();
+
+ private:
+  std::vector<Interval> pieces_;
+  std::size_t compact_at_ = 4096;
+};
+
+struct TextHash {
+  using is_transparent = void;
+  [[nodiscard]] std::size_t operator()(std::string_view text) const noexcept {
+    return std::hash<std::string_view>()(text);
+  }
+};
+
+/// Appends one file's records to a Timeline that may hold other files' already.
+class TraceBuilder {
+ public:
+  TraceBuilder(Trace& trace, const TraceReadOptions& options, std::string path);
+
+  [[nodiscard]] const TraceReadOptions& options() const noexcept { return options_; }
+  [[nodiscard]] TraceFile& file() noexcept { return file_; }
+  [[nodiscard]] Timeline& timeline() noexcept { return trace_.timeline; }
+  /// Records of this file so far.
+  [[nodiscard]] std::size_t first_record() const noexcept { return first_record_; }
+
+  /// Index into names; the text is what stands in JSON, escapes and all.
+  [[nodiscard]] std::uint32_t name_of_json(std::string_view raw);
+  [[nodiscard]] std::uint32_t name(std::string_view text);
+
+  /// Room for that many records in all, so that growing does not copy. Costs nothing until used.
+  void expect(std::size_t records);
+
+  /// A device kernel; `named_collective` is what the trace's metadata call it, else empty.
+  void add_kernel(Record record, std::string_view named_collective);
+  /// A copy or fill on a device.
+  void add_copy(Record record);
+  /// A host call that may have handed work to a device.
+  void add_enqueue(Record record);
+  /// The host's side of a collective.
+  void add_host_communication(Record record);
+  /// A named range of a host thread.
+  void add_annotation(Record record);
+  /// Host operators that compute: only their union is kept.
+  void add_host_compute(Interval interval) { host_compute_.add(interval); }
+
+  /// Index into calls; equal ones are not joined.
+  [[nodiscard]] std::uint32_t add_call(const CollectiveCall& call);
+
+  /// A device stream or host thread that the trace names by text or by 64 bits.
+  [[nodiscard]] std::uint32_t lane_id(std::string_view text);
+
+  void note(std::string text) { file_.notes.push_back(std::move(text)); }
+  /// @throws Error kParse unless salvaging.
+  void fail(TraceFault fault);
+
+  /// A record that already is as it shall be.
+  void add(const Record& record) { trace_.timeline.records.push_back(record); }
+
+  /// Ends the file: drops enqueues that lead nowhere, counts what is not linked, adds the file's
+  /// rank to those of its records (a file with several numbers them from 0), marks the steps, and
+  /// appends the file to the trace.
+  void finish();
+  /// The same for a file whose records already are whole.
+  void finish_as_it_is();
+
+ private:
+  void link_devices();
+  void set_rank();
+
+  Trace& trace_;
+  const TraceReadOptions& options_;
+  TraceFile file_;
+  std::size_t first_record_;
+  std::unordered_map<std::string, std::uint32_t, TextHash, std::equal_to<>> names_;
+  std::unordered_map<std::string, std::uint32_t, TextHash, std::equal_to<>> lanes_;
+  std::unordered_map<std::uint32_t, std::size_t> kernels_;  // name -> file_.kernels
+  GrowingUnion host_compute_;
+};
+
+/// Reads events of Chrome's JSON: PyTorch's of all ages, Ascend's, Stretto's own.
+class Input;
+void read_chrome(Input& input, TraceBuilder& builder);
+/// Reads a Stretto timeline: all its ranks.
+void read_stretto(Input& input, TraceBuilder& builder);
+
+/// Makes a kStep record per step and rank out of what marks steps in this file's records, gives
+/// device records their step, and derives what a live run records itself: per step the order of its
+/// collectives, and kReady and kLaunched of each.
+void mark_steps(TraceBuilder& builder);
+
+/// `4458677009853.422` microseconds as integer nanoseconds, half to even. False if it is no number
+/// or does not fit.
+[[nodiscard]] bool parse_microseconds(std::string_view text, std::int64_t& ns) noexcept;
+[[nodiscard]] bool parse_integer(std::string_view text, std::int64_t& value) noexcept;
+
+/// Times must leave room for sums of a few.
+inline constexpr std::int64_t kLatestTraceNs = std::int64_t{1} << 61;
+
+}  // namespace stretto::detail

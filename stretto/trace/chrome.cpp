@@ -1,0 +1,523 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "stretto/base/text.hpp"
+#include "stretto/trace/ascend.hpp"
+#include "stretto/trace/builder.hpp"
+#include "stretto/trace/event_scanner.hpp"
+
+// Format facts: PyTorch's kineto (output_json.cpp) and Chrome's "Trace Event Format". `ts` and
+// `dur` are microseconds with up to three decimals, whatever displayTimeUnit says; device rows have
+// the device as pid and the stream as tid, and say so again in args.
+namespace stretto::detail {
+namespace {
+
+/// What the category of an event makes of it.
+enum class Category : std::uint8_t {
+  kOther,
+  kNone,  // no category at all: Ascend's tasks
+  kKernel,
+  kCopy,
+  kRuntime,
+  kHostOperator,  // cpu_op
+  kAnnotation,
+  kDeviceAnnotation,
+};
+
+bool equals_folded(std::string_view text, std::string_view lower) noexcept {
+  return text.size() == lower.size() &&
+         std::equal(text.begin(), text.end(), lower.begin(), [](unsigned char a, char b) {
+           return std::tolower(a) == b;
+         });
+}
+
+Category category_of(std::string_view cat) noexcept {
+  struct Known {
+    std::string_view name;
+    Category category;
+  };
+  constexpr std::array kKnown = {
+      Known{"cpu_op", Category::kHostOperator},
+      Known{"kernel", Category::kKernel},
+      Known{"cuda_runtime", Category::kRuntime},
+      Known{"cuda_driver", Category::kRuntime},
+      Known{"gpu_memcpy", Category::kCopy},
+      Known{"gpu_memset", Category::kCopy},
+      Known{"user_annotation", Category::kAnnotation},
+      Known{"gpu_user_annotation", Category::kDeviceAnnotation},
+      Known{"hip_runtime", Category::kRuntime},
+      Known{"xpu_runtime", Category::kRuntime},
+      Known{"xpu_driver", Category::kRuntime},
+      // <= 2021
+      Known{"operator", Category::kAnnotation},
+      Known{"runtime", Category::kRuntime},
+      Known{"memcpy", Category::kCopy},
+      Known{"memset", Category::kCopy},
+  };
+  if (cat.empty()) {
+    return Category::kNone;
+  }
+  for (const Known& known : kKnown) {
+    if (equals_folded(cat, known.name)) {
+      return known.category;
+    }
+  }
+  return Category::kOther;
+}
+
+/// Host ranges that say where a step, an optimizer or a module begins and ends.
+bool is_mark(std::string_view name) noexcept {
+  constexpr std::array<std::string_view, 5> kMarks = {"ProfilerStep",
+                                                      "Optimizer.",
+                                                      "DistributedDataParallel.",
+                                                      "FSDP",
+                                                      "FullyShardedDataParallel."};
+  return std::any_of(
+      kMarks.begin(), kMarks.end(), [&](std::string_view mark) { return name.starts_with(mark); });
+}
+
+std::uint32_t to_id(std::string_view text) noexcept {
+  std::int64_t value = 0;
+  return parse_integer(text, value) && value >= 0 && value < std::int64_t{kNoId}
+             ? static_cast<std::uint32_t>(value)
+             : kNoId;
+}
+
+std::int64_t to_count(std::string_view text) noexcept {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max() >> 10U;
+  std::int64_t value = 0;
+  return parse_integer(text, value) && value >= 0 && value <= kMost ? value : -1;
+}
+
+/// What is read of an event's `args`.
+struct Arguments {
+  std::string_view device, stream, correlation, bytes;
+  std::string_view collective, dtype, group, members, peer;
+  CollectiveCall call;
+  std::string_view task_type;  // Ascend
+};
+
+Arguments read_arguments(std::string_view args) {
+  Arguments result;
+  if (args.empty()) {
+    return result;
+  }
+  for_each_member(args, [&](std::string_view key, const ValueText& value) {
+    const std::string_view text = value.text;
+    switch (key.size()) {
+      case 3:
+        if (key == "Seq") {
+          result.call.sequence = to_count(text);
+        }
+        break;
+      case 5:
+        if (key == "bytes") {
+          result.bytes = text;
+        } else if (key == "dtype") {
+          result.dtype = text;
+        }
+        break;
+      case 6:
+        if (key == "device") {
+          result.device = text;
+        } else if (key == "stream") {
+          result.stream = text;
+        }
+        break;
+      case 8:
+        if (key == "Src Rank" || key == "Dst Rank") {
+          result.peer = text;
+        }
+        break;
+      case 9:
+        if (key == "Task Type" || key == "task type") {
+          result.task_type = text;
+        }
+        break;
+      case 10:
+        if (key == "Group size") {
+          result.call.group_size = to_id(text) == kNoId ? 0 : to_id(text);
+        }
+        break;
+      case 11:
+        if (key == "correlation") {
+          result.correlation = text;
+        }
+        break;
+      default:
+        if (key == "Collective name") {
+          result.collective = text;
+        } else if (key == "In msg nelems") {
+          result.call.in_elements = to_count(text);
+        } else if (key == "Out msg nelems") {
+          result.call.out_elements = to_count(text);
+        } else if (key == "Process Group Name") {
+          result.group = text;
+        } else if (key == "Process Group Ranks") {
+          result.members = text;
+        }
+        break;
+    }
+  });
+  return result;
+}
+
+/// The payload of one rank as the busbw of NCCL tests counts it: the larger of what goes in and
+/// what comes out.
+std::int64_t payload_bytes(const CollectiveCall& call) {
+  const std::int64_t elements = std::max(call.in_elements, call.out_elements);
+  const std::int64_t most = std::numeric_limits<std::int64_t>::max() >> 8U;
+  return elements <= 0 || call.element_bytes == 0 || elements > most / call.element_bytes
+             ? 0
+             : elements * call.element_bytes;
+}
+
+class ChromeReader {
+ public:
+  ChromeReader(Input& input, TraceBuilder& builder)
+      : input_(input), scanner_(input), builder_(builder), file_(builder.file()) {}
+
+  void read() {
+    EventText event;
+    std::uint64_t until_progress = 0;
+    const bool salvage = builder_.options().salvage;
+    while (scanner_.next(event, salvage)) {
+      if (event.ph == "X") {
+        add_slice(event);
+      } else if (event.ph == "M") {
+        add_name(event);
+      }
+      if (++until_progress % 65536 == 0) {
+        make_room();
+      }
+    }
+    file_.bytes = scanner_.offset();
+    file_.events = scanner_.events();
+    file_.lost += scanner_.lost();
+    read_members();
+    if (const auto& fault = scanner_.fault()) {
+      builder_.fail({fault->offset, fault->what});
+    } else if (!scanner_.has_events()) {
+      builder_.fail({0, "no traceEvents in it: not a trace"});
+    }
+    if (fault_) {
+      builder_.fail(*fault_);
+    }
+    file_.format = "kineto";
+    if (add_ascend_rows(builder_, ascend_)) {
+      file_.format = "ascend";
+    } else if (!ascend_.rows.empty()) {
+      builder_.note(std::to_string(ascend_.rows.size()) +
+                    " rows have no category and were not counted as compute or communication");
+    }
+    link_calls();
+    if (file_.negative > 0) {
+      builder_.note(std::to_string(file_.negative) +
+                    " rows have a negative duration; they count as 0");
+    }
+  }
+
+ private:
+  void add_slice(const EventText& event) {
+    const Category category = category_of(event.cat);
+    switch (category) {
+      case Category::kOther:
+        // A collective's host row may have any category.
+        if (CommunicationRules::is_host_communication(event.name)) {
+          add_host(event, category);
+        }
+        return;
+      case Category::kDeviceAnnotation:
+        return;
+      case Category::kKernel:
+      case Category::kCopy:
+        add_device(event, category);
+        return;
+      case Category::kRuntime:
+        add_runtime(event);
+        return;
+      case Category::kHostOperator:
+      case Category::kAnnotation:
+        add_host(event, category);
+        return;
+      case Category::kNone:
+        if (CommunicationRules::is_host_communication(event.name)) {
+          add_host(event, category);
+        } else {
+          add_uncategorised(event);
+        }
+        return;
+    }
+  }
+
+  /// False, and counted as lost, if the times cannot be read.
+  bool read_times(const EventText& event, Record& record) {
+    std::int64_t begin = 0;
+    std::int64_t length = 0;
+    if (!parse_microseconds(event.ts, begin) ||
+        (!event.dur.empty() && !parse_microseconds(event.dur, length))) {
+      if (!fault_) {
+        fault_ =
+            TraceFault{scanner_.offset(),
+                       "an event " + quote(unescape(event.name)) + " before here has the time " +
+                           quote(event.ts) + " and duration " + quote(event.dur)};
+      }
+      ++file_.lost;
+      return false;
+    }
+    if (length < 0) {
+      ++file_.negative;
+      length = 0;
+    }
+    record.begin_ns = begin;
+    record.end_ns = std::min(begin + length, kLatestTraceNs);
+    return true;
+  }
+
+  void add_device(const EventText& event, Category category) {
+    Record record;
+    if (!read_times(event, record)) {
+      return;
+    }
+    Arguments arguments = read_arguments(event.args);
+    record.name = builder_.name_of_json(event.name);
+    record.device = builder_.lane_id(arguments.device.empty() ? event.pid : arguments.device);
+    record.stream = builder_.lane_id(arguments.stream.empty() ? event.tid : arguments.stream);
+    record.link = to_id(arguments.correlation);
+    if (category == Category::kCopy) {
+      record.bytes = std::max<std::int64_t>(0, to_count(arguments.bytes));
+      builder_.add_copy(record);
+      return;
+    }
+    if (!arguments.collective.empty()) {
+      record.call = add_call(arguments);
+      record.bytes = payload_bytes(builder_.timeline().calls[record.call]);
+    }
+    builder_.add_kernel(record, arguments.collective);
+  }
+
+  std::uint32_t add_call(Arguments& arguments) {
+    CollectiveCall& call = arguments.call;
+    call.element_bytes = element_bytes_of(arguments.dtype);
+    if (!arguments.group.empty()) {
+      call.group = builder_.name_of_json(arguments.group);
+    }
+    if (!arguments.members.empty()) {
+      call.members = builder_.name_of_json(arguments.members);
+    }
+    const std::int64_t peer = to_count(arguments.peer);
+    call.peer = peer < 0 || peer > std::numeric_limits<std::int32_t>::max()
+                    ? -1
+                    : static_cast<std::int32_t>(peer);
+    return builder_.add_call(call);
+  }
+
+  void add_runtime(const EventText& event) {
+    const Arguments arguments = read_arguments(event.args);
+    Record record;
+    record.link = to_id(arguments.correlation);
+    if (record.link == kNoId || !read_times(event, record)) {
+      return;
+    }
+    record.name = builder_.name_of_json(event.name);
+    record.stream = builder_.lane_id(event.tid);
+    builder_.add_enqueue(record);
+  }
+
+  void add_host(const EventText& event, Category category) {
+    Record record;
+    if (CommunicationRules::is_host_communication(event.name)) {
+      if (read_times(event, record)) {
+        record.name = builder_.name_of_json(event.name);
+        record.stream = builder_.lane_id(event.tid);
+        builder_.add_host_communication(record);
+      }
+      return;
+    }
+    if (category == Category::kHostOperator && event.name.starts_with("aten::")) {
+      if (read_times(event, record)) {
+        builder_.add_host_compute({record.begin_ns, record.end_ns});
+      }
+      return;
+    }
+    if (category == Category::kHostOperator && event.name == "record_param_comms") {
+      Arguments arguments = read_arguments(event.args);
+      if (!arguments.collective.empty() && arguments.collective != "wait" &&
+          read_times(event, record)) {
+        host_calls_.push_back({{record.begin_ns, record.end_ns},
+                               builder_.lane_id(event.tid),
+                               add_call(arguments),
+                               collective_of_name(arguments.collective)});
+      }
+      return;
+    }
+    const bool kept = is_mark(event.name) ||
+                      (category == Category::kAnnotation && !equals_folded(event.cat, "operator"));
+    if (kept && read_times(event, record)) {
+      record.name = builder_.name_of_json(event.name);
+      record.stream = builder_.lane_id(event.tid);
+      builder_.add_annotation(record);
+    }
+  }
+
+  void add_uncategorised(const EventText& event) {
+    Record record;
+    if (!read_times(event, record)) {
+      return;
+    }
+    const Arguments arguments = read_arguments(event.args);
+    ascend_.rows.push_back({record.begin_ns,
+                            record.end_ns,
+                            builder_.name_of_json(event.name),
+                            ascend_.key_of(event.pid),
+                            ascend_.key_of(event.tid),
+                            ascend_.key_of(arguments.task_type)});
+  }
+
+  void add_name(const EventText& event) {
+    const bool process = event.name == "process_name";
+    if (!process && event.name != "thread_name") {
+      return;
+    }
+    if (event.args.empty()) {
+      return;
+    }
+    for_each_member(event.args, [&](std::string_view key, const ValueText& value) {
+      if (key == "name") {
+        ascend_.name_row(
+            event.pid, process ? std::string_view() : event.tid, process, unescape(value.text));
+      }
+    });
+  }
+
+  /// Room for all records of the file, guessed from the part that is read, so that the growing
+  /// vector is never copied. Memory that is not written to is not used.
+  void make_room() {
+    const std::uint64_t size = input_.size();
+    const std::uint64_t taken = input_.taken();
+    if (size != 0 && builder_.options().on_progress) {
+      builder_.options().on_progress(file_.path,
+                                     static_cast<double>(taken) / static_cast<double>(size));
+    }
+    std::vector<Record>& records = builder_.timeline().records;
+    const std::size_t mine = records.size() - builder_.first_record();
+    if (size == 0 || taken == 0 || records.capacity() - records.size() > mine / 4) {
+      return;
+    }
+    const double whole =
+        static_cast<double>(mine) * static_cast<double>(size) / static_cast<double>(taken);
+    builder_.expect(builder_.first_record() + static_cast<std::size_t>(whole * 1.25) + 65536);
+  }
+
+  void read_members() {
+    for (const EventScanner::Member& member : scanner_.members()) {
+      if (member.key == "baseTimeNanoseconds") {
+        std::int64_t base = 0;
+        if (parse_integer(member.text(), base) && base >= 0 && base < kLatestTraceNs) {
+          file_.base_ns = base;
+        }
+      } else if (member.key == "distributedInfo" && member.kind == ValueKind::kContainer &&
+                 member.text().starts_with('{')) {
+        for_each_member(member.text(), [&](std::string_view key, const ValueText& value) {
+          if (key == "rank" && to_id(value.text) != kNoId) {
+            file_.rank = to_id(value.text);
+            file_.rank_from = "metadata";
+          } else if (key == "world_size" && to_id(value.text) != kNoId) {
+            file_.world_size = to_id(value.text);
+          } else if (key == "backend") {
+            file_.backend = unescape(value.text);
+          }
+        });
+      }
+    }
+  }
+
+  /// Kernels without metadata get it from the host's record of the call that launched them.
+  void link_calls() {
+    if (host_calls_.empty()) {
+      return;
+    }
+    std::sort(host_calls_.begin(), host_calls_.end(), [](const HostCall& a, const HostCall& b) {
+      return std::pair(a.thread, a.when.begin_ns) < std::pair(b.thread, b.when.begin_ns);
+    });
+    std::vector<Record>& records = builder_.timeline().records;
+    std::unordered_map<std::uint32_t, std::uint32_t> by_link;  // link -> index in host_calls_
+    for (std::size_t i = builder_.first_record(); i < records.size(); ++i) {
+      if (records[i].kind == RecordKind::kEnqueue) {
+        const HostCall* call = call_around(records[i].stream, records[i].begin_ns);
+        if (call != nullptr) {
+          by_link.emplace(records[i].link, static_cast<std::uint32_t>(call - host_calls_.data()));
+        }
+      }
+    }
+    for (std::size_t i = builder_.first_record(); i < records.size(); ++i) {
+      Record& record = records[i];
+      if (record.kind != RecordKind::kCommunication || record.call != kNoId) {
+        continue;
+      }
+      const HostCall* call = nullptr;
+      if (record.lane == Lane::kHost) {
+        call = call_around(record.stream, record.begin_ns);
+      } else if (const auto found = by_link.find(record.link); found != by_link.end()) {
+        call = &host_calls_[found->second];
+      }
+      if (call != nullptr) {
+        record.call = call->call;
+        record.bytes = payload_bytes(builder_.timeline().calls[call->call]);
+        if (call->collective != Collective::kNone) {
+          record.collective = call->collective;
+        }
+      }
+    }
+  }
+
+  struct HostCall {
+    Interval when;
+    std::uint32_t thread;
+    std::uint32_t call;
+    Collective collective;
+  };
+
+  [[nodiscard]] const HostCall* call_around(std::uint32_t thread, std::int64_t at_ns) const {
+    const auto after = std::upper_bound(
+        host_calls_.begin(),
+        host_calls_.end(),
+        std::pair(thread, at_ns),
+        [](const std::pair<std::uint32_t, std::int64_t>& place, const HostCall& call) {
+          return place < std::pair(call.thread, call.when.begin_ns);
+        });
+    if (after == host_calls_.begin()) {
+      return nullptr;
+    }
+    const HostCall& call = *std::prev(after);
+    return call.thread == thread && call.when.end_ns >= at_ns ? &call : nullptr;
+  }
+
+  Input& input_;
+  EventScanner scanner_;
+  TraceBuilder& builder_;
+  TraceFile& file_;
+  std::optional<TraceFault> fault_;
+  AscendRows ascend_;
+  std::vector<HostCall> host_calls_;
+};
+
+}  // namespace
+
+void read_chrome(Input& input, TraceBuilder& builder) {
+  ChromeReader(input, builder).read();
+}
+
+}  // namespace stretto::detail

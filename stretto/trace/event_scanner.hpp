@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "stretto/trace/input.hpp"
+
+/// Events out of trace JSON in a sliding window. Private to trace/: not installed.
+///
+/// Not a JSON parser from a library, for three reasons that the files in the wild give: most events
+/// are skipped, which can be done without looking at their values; a fault must cost one event and
+/// not the file; and times must not go through a double.
+namespace stretto::detail {
+
+enum class Scan : std::uint8_t {
+  kOk,
+  kMore,   ///< The text ends inside of what was asked for.
+  kFault,  ///< Not JSON, even tolerantly.
+};
+
+enum class ValueKind : std::uint8_t { kString, kPlain, kContainer };
+
+/// One value as it stands in the text: a string without its quotes and with its escapes, a number
+/// or bare word, an object or array whole.
+struct ValueText {
+  std::string_view text;
+  ValueKind kind = ValueKind::kPlain;
+};
+
+/// Reads the value at `at` and moves it behind. Control bytes in strings, bytes that are not UTF-8,
+/// unknown escapes and bare words (N/A, nan) are let pass.
+/// 16 bytes beyond `end` must be readable; what they are does not matter.
+[[nodiscard]] Scan read_value(const char*& at, const char* end, ValueText& value) noexcept;
+
+/// Reads one member of an object: `at` after the brace or after the last value. `none` is set at
+/// the closing brace, which is passed. A comma too many is let pass.
+[[nodiscard]] Scan read_member(
+    const char*& at, const char* end, std::string_view& key, ValueText& value, bool& none) noexcept;
+
+/// Reads one element of an array, in the same way.
+[[nodiscard]] Scan read_element(const char*& at,
+                                const char* end,
+                                ValueText& value,
+                                bool& none) noexcept;
+
+/// Calls `member(key, value)` for each member of an object (whole, with its braces) until something
+/// is wrong. 16 bytes beyond it must be readable.
+template <typename Member>
+void for_each_member(std::string_view object, Member member);
+
+/// The string with its escapes resolved; unknown ones stay as they are.
+[[nodiscard]] std::string unescape(std::string_view text);
+
+/// The members of a trace event that a reader needs, raw; empty when absent.
+struct EventText {
+  std::string_view ph, cat, name, ts, dur, pid, tid, id;
+  std::string_view args;  ///< With its braces.
+};
+
+struct Fault {
+  std::uint64_t offset = 0;  ///< Byte in the unpacked text.
+  std::string what;
+};
+
+class EventScanner {
+ public:
+  /// A top-level value beside the events.
+  struct Member {
+    std::string key;
+    std::string padded;  ///< With 16 zero bytes behind, so that it can be read like the window.
+    ValueKind kind = ValueKind::kPlain;
+    [[nodiscard]] std::string_view text() const noexcept {
+      return std::string_view(padded).substr(0, padded.size() - 16);
+    }
+  };
+
+  explicit EventScanner(Input& input);
+
+  /// The next event of the array `traceEvents`, or of a bare array. Events of which nothing is ever
+  /// kept (flows, Python frames) are counted and passed over. Views hold until the next call.
+  /// After a fault: goes on at the next event if `salvage`, else ends.
+  [[nodiscard]] bool next(EventText& event, bool salvage);
+
+  [[nodiscard]] std::uint64_t events() const noexcept { return events_; }
+  [[nodiscard]] std::uint64_t lost() const noexcept { return lost_; }
+  [[nodiscard]] const std::optional<Fault>& fault() const noexcept { return fault_; }
+  [[nodiscard]] bool is_array() const noexcept { return bare_array_; }
+  /// An array of events was there, be it empty.
+  [[nodiscard]] bool has_events() const noexcept { return had_array_; }
+  [[nodiscard]] const std::vector<Member>& members() const noexcept { return members_; }
+  /// Text read so far.
+  [[nodiscard]] std::uint64_t offset() const noexcept;
+
+ private:
+  enum class Place : std::uint8_t { kStart, kTop, kEvents, kEnd };
+
+  [[nodiscard]] bool start();
+  [[nodiscard]] bool top_member(bool salvage);
+  [[nodiscard]] bool event_in_array(EventText& event, bool salvage, bool& found);
+  [[nodiscard]] Scan parse_event(const char*& at, EventText& event, bool& wanted) const noexcept;
+  [[nodiscard]] bool resync();
+  /// More text behind what is there; false at the end of the input.
+  [[nodiscard]] bool refill();
+  void skip_space();
+  void set_fault(const char* at, std::string what);
+  void end_of_text(const char* at, std::string_view inside);
+
+  Input& input_;
+  std::vector<char> window_;
+  const char* at_ = nullptr;
+  const char* end_ = nullptr;
+  std::uint64_t base_ = 0;  // of window_[0] in the text
+  bool eof_ = false;
+  Place place_ = Place::kStart;
+  bool bare_array_ = false;
+  bool had_array_ = false;
+  std::uint64_t events_ = 0;
+  std::uint64_t lost_ = 0;
+  std::optional<Fault> fault_;
+  std::vector<Member> members_;
+};
+
+template <typename Member>
+void for_each_member(std::string_view object, Member member) {
+  const char* at = object.data() + 1;
+  const char* const end = object.data() + object.size();
+  for (;;) {
+    std::string_view key;
+    ValueText value;
+    bool none = false;
+    if (read_member(at, end, key, value, none) != Scan::kOk || none) {
+      return;
+    }
+    member(key, value);
+  }
+}
+
+}  // namespace stretto::detail

@@ -1,0 +1,453 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <regex>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "stretto/base/error.hpp"
+#include "stretto/base/text.hpp"
+#include "stretto/trace/builder.hpp"
+
+namespace stretto::detail {
+namespace {
+
+constexpr std::size_t kLongestMatched = 4096;  // see classify.cpp
+
+/// A step as the host saw it.
+struct HostStep {
+  Interval when;
+  std::uint32_t number = 0;
+  std::uint32_t name = 0;
+};
+
+bool is_profiler_step(std::string_view name) {
+  return name.starts_with("ProfilerStep");
+}
+bool is_optimizer_step(std::string_view name) {
+  return name.starts_with("Optimizer.step");
+}
+bool is_common_step(std::string_view name) {
+  std::string lower(name.substr(0, 32));
+  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) {
+    return static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+  });
+  for (const std::string_view word : {"step", "iteration", "iter", "train_step", "training_step"}) {
+    if (lower.starts_with(word)) {
+      const std::string_view rest = std::string_view(lower).substr(word.size());
+      if (rest.find_first_not_of("0123456789#_-: ") == std::string_view::npos) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+/// Digits at the end of the name, else none.
+std::optional<std::uint32_t> number_of(std::string_view name) {
+  const std::size_t last = name.find_last_not_of("0123456789");
+  std::int64_t number = 0;
+  const std::string_view digits = last == std::string_view::npos ? name : name.substr(last + 1);
+  if (digits.empty() || digits.size() > 9 || !parse_integer(digits, number)) {
+    return std::nullopt;
+  }
+  return static_cast<std::uint32_t>(number);
+}
+
+/// Annotations that match, outermost ones only, in order of time.
+template <typename Matches>
+std::vector<HostStep> matching(std::span<const Record> records,
+                               std::uint32_t rank,
+                               const std::vector<std::string>& names,
+                               Matches matches) {
+  std::map<std::uint32_t, bool> known;
+  std::vector<HostStep> steps;
+  for (const Record& record : records) {
+    if (record.kind != RecordKind::kAnnotation || record.end_ns <= record.begin_ns ||
+        record.rank != rank) {
+      continue;
+    }
+    const auto [place, added] = known.try_emplace(record.name, false);
+    if (added) {
+      place->second = matches(std::string_view(names[record.name]));
+    }
+    if (place->second) {
+      steps.push_back({{record.begin_ns, record.end_ns}, 0, record.name});
+    }
+  }
+  std::sort(steps.begin(), steps.end(), [](const HostStep& a, const HostStep& b) {
+    return std::tuple(a.when.begin_ns, -a.when.end_ns) <
+           std::tuple(b.when.begin_ns, -b.when.end_ns);
+  });
+  std::vector<HostStep> outermost;
+  for (const HostStep& step : steps) {
+    if (outermost.empty() || step.when.begin_ns >= outermost.back().when.end_ns) {
+      outermost.push_back(step);
+    }
+  }
+  return outermost;
+}
+
+/// From the end of one optimizer step to the end of the next.
+std::vector<HostStep> between_optimizers(const std::vector<HostStep>& optimizers) {
+  std::vector<HostStep> steps;
+  for (std::size_t i = 1; i < optimizers.size(); ++i) {
+    steps.push_back(
+        {{optimizers[i - 1].when.end_ns, optimizers[i].when.end_ns}, 0, optimizers[i].name});
+  }
+  return steps;
+}
+
+void number_steps(std::vector<HostStep>& steps, const std::vector<std::string>& names) {
+  std::vector<std::uint32_t> numbers;
+  for (const HostStep& step : steps) {
+    numbers.push_back(number_of(names[step.name]).value_or(kNoId));
+  }
+  const bool increasing =
+      std::adjacent_find(numbers.begin(), numbers.end(), std::greater_equal<>()) == numbers.end();
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    steps[i].number =
+        increasing && numbers[i] != kNoId ? numbers[i] : static_cast<std::uint32_t>(i);
+  }
+}
+
+class Marker {
+ public:
+  Marker(TraceBuilder& builder, std::uint32_t rank)
+      : builder_(builder), file_(builder.file()), first_(builder.first_record()), rank_(rank) {}
+
+  void mark() {
+    find_host_steps();
+    std::vector<HostStep> steps = has_device() ? device_steps() : host_steps_;
+    if (steps.empty()) {
+      mark_whole();
+      return;
+    }
+    assign(steps);
+    leave_out_incomplete(steps);
+    add_steps(steps);
+    order_collectives();
+  }
+
+ private:
+  [[nodiscard]] std::span<Record> records() const {
+    return std::span(builder_.timeline().records).subspan(first_);
+  }
+
+  [[nodiscard]] bool has_device() const {
+    const std::span<Record> all = records();
+    return std::any_of(all.begin(), all.end(), [&](const Record& record) {
+      return record.rank == rank_ && record.lane != Lane::kHost;
+    });
+  }
+
+  void find_host_steps() {
+    const std::vector<std::string>& names = builder_.timeline().names;
+    const std::string& expression = builder_.options().step_expression;
+    const auto find = [&](auto matches) { return matching(records(), rank_, names, matches); };
+    if (!expression.empty()) {
+      std::regex compiled;
+      try {
+        compiled = std::regex(expression, std::regex::ECMAScript);
+      } catch (const std::regex_error& error) {
+        throw Error(ErrorCode::kInvalidArgument,
+                    {"not a regular expression", {}, quote(expression), error.what(), {}});
+      }
+      host_steps_ = find([&](std::string_view name) {
+        const std::string head(name.substr(0, kLongestMatched));
+        return std::regex_search(head, compiled);
+      });
+      file_.steps_from = "ranges that match " + expression;
+    } else {
+      host_steps_ = find(is_profiler_step);
+      file_.steps_from = "ProfilerStep";
+      if (host_steps_.empty()) {
+        host_steps_ = find(is_common_step);
+        file_.steps_from = "ranges named step or iteration";
+      }
+      if (host_steps_.empty()) {
+        host_steps_ = between_optimizers(find(is_optimizer_step));
+        file_.steps_from = "ends of optimizer steps";
+      }
+    }
+    if (host_steps_.empty()) {
+      file_.steps_from.clear();
+    }
+    number_steps(host_steps_, names);
+  }
+
+  /// Index of the last host step that begins at or before, none before the first.
+  [[nodiscard]] std::optional<std::size_t> step_at(std::int64_t at_ns) const {
+    const auto after = std::upper_bound(
+        host_steps_.begin(), host_steps_.end(), at_ns, [](std::int64_t at, const HostStep& step) {
+          return at < step.when.begin_ns;
+        });
+    if (after == host_steps_.begin()) {
+      return std::nullopt;
+    }
+    return static_cast<std::size_t>(after - host_steps_.begin() - 1);
+  }
+
+  struct Launch {
+    std::uint32_t link;
+    std::int64_t at_ns;
+  };
+
+  void find_launches() {
+    for (const Record& record : records()) {
+      if (record.rank == rank_ && record.kind == RecordKind::kEnqueue) {
+        launches_.push_back({record.link, record.begin_ns});
+      }
+    }
+    std::sort(launches_.begin(), launches_.end(), [](const Launch& a, const Launch& b) {
+      return std::pair(a.link, a.at_ns) < std::pair(b.link, b.at_ns);
+    });
+  }
+
+  [[nodiscard]] std::optional<std::int64_t> launch_of(const Record& record) const {
+    if (record.link == kNoId) {
+      return std::nullopt;
+    }
+    const auto found = std::lower_bound(
+        launches_.begin(),
+        launches_.end(),
+        record.link,
+        [](const Launch& launch, std::uint32_t link) { return launch.link < link; });
+    if (found == launches_.end() || found->link != record.link) {
+      return std::nullopt;
+    }
+    return found->at_ns;
+  }
+
+  /// A step of the device lasts until the last of what the host launched in it has ended, and
+  /// begins where the step before it ended: the device lags behind the host, and what it waits for
+  /// at the begin of a step belongs to that step.
+  std::vector<HostStep> device_steps() {
+    find_launches();
+    constexpr std::int64_t kNever = -kLatestTraceNs;
+    std::vector<std::int64_t> end(host_steps_.size(), kNever);
+    std::int64_t before = kNever;  // end of what was launched before the first step
+    for (const Record& record : records()) {
+      const auto at =
+          record.rank != rank_ || record.lane == Lane::kHost ? std::nullopt : launch_of(record);
+      if (!at) {
+        continue;
+      }
+      const auto step = step_at(*at);
+      std::int64_t& last = step ? end[*step] : before;
+      last = std::max(last, record.end_ns);
+    }
+    std::vector<HostStep> steps;
+    std::int64_t begin = before;
+    for (std::size_t i = 0; i < host_steps_.size(); ++i) {
+      if (end[i] == kNever) {
+        continue;  // the host marked a step that gave the device nothing to do
+      }
+      HostStep step = host_steps_[i];
+      step.when = {
+          std::max(begin, i == 0 || begin == kNever ? host_steps_[i].when.begin_ns : begin),
+          end[i]};
+      if (step.when.end_ns > step.when.begin_ns) {
+        steps.push_back(step);
+        begin = step.when.end_ns;
+      }
+    }
+    return steps;
+  }
+
+  void mark_whole() {
+    std::int64_t begin = kLatestTraceNs;
+    std::int64_t end = -kLatestTraceNs;
+    const bool device = has_device();
+    for (const Record& record : records()) {
+      if (record.rank == rank_ && device == (record.lane != Lane::kHost)) {
+        begin = std::min(begin, record.begin_ns);
+        end = std::max(end, record.end_ns);
+      }
+    }
+    if (begin >= end) {
+      return;
+    }
+    if (launches_.empty()) {
+      find_launches();
+    }
+    std::vector<HostStep> whole = {{{begin, end}, 0, builder_.name("whole trace")}};
+    assign(whole);
+    add_steps(whole);
+    order_collectives();
+    builder_.note(
+        "nothing marks its steps, so that the whole file counts as one; name what does "
+        "with --step-regex");
+  }
+
+  /// Device records belong to the step in which they begin on the device; host records alike.
+  void assign(const std::vector<HostStep>& steps) {
+    const auto step_of = [](const std::vector<HostStep>& list, std::int64_t at_ns) {
+      const auto after = std::upper_bound(
+          list.begin(), list.end(), at_ns, [](std::int64_t at, const HostStep& step) {
+            return at < step.when.begin_ns;
+          });
+      return after == list.begin() || std::prev(after)->when.end_ns <= at_ns
+                 ? kNoId
+                 : std::prev(after)->number;
+    };
+    const std::vector<HostStep>& host = host_steps_.empty() ? steps : host_steps_;
+    for (Record& record : records()) {
+      if (record.rank != rank_) {
+        continue;
+      }
+      record.step = step_of(record.lane == Lane::kHost ? host : steps, record.begin_ns);
+    }
+  }
+
+  /// The last step of a recording may be cut off: it has then fewer collectives than all others,
+  /// which agree.
+  void leave_out_incomplete(std::vector<HostStep>& steps) {
+    if (steps.size() < 3) {
+      return;
+    }
+    std::map<std::uint32_t, std::size_t> count;
+    const bool device = has_device();
+    for (const Record& record : records()) {
+      if (record.rank == rank_ && record.kind == RecordKind::kCommunication &&
+          device == (record.lane != Lane::kHost)) {
+        ++count[record.step];
+      }
+    }
+    const std::size_t usual = count[steps[1].number];
+    const bool agree = std::all_of(steps.begin() + 1, steps.end() - 1, [&](const HostStep& step) {
+      return count[step.number] == usual;
+    });
+    const std::size_t last = count[steps.back().number];
+    if (agree && last < usual) {
+      builder_.note("the last step (" + builder_.timeline().names[steps.back().name] + ") has " +
+                    std::to_string(last) + " collectives where the others have " +
+                    std::to_string(usual) +
+                    ": it is cut off, and counts in the totals but not in the steps' medians");
+      steps.pop_back();
+    }
+  }
+
+  void add_steps(const std::vector<HostStep>& steps) {
+    for (const HostStep& step : steps) {
+      Record record;
+      record.begin_ns = step.when.begin_ns;
+      record.end_ns = step.when.end_ns;
+      record.name = step.name;
+      record.rank = rank_;
+      record.step = step.number;
+      record.kind = RecordKind::kStep;
+      record.lane = Lane::kStep;
+      builder_.timeline().records.push_back(record);
+    }
+  }
+
+  /// Numbers the collectives of each step, and says when each was handed over and when all that was
+  /// launched before it on its device was done: what it could not begin before.
+  void order_collectives() {
+    std::vector<std::size_t> communication;
+    const bool device = has_device();
+    const std::span<Record> all = records();
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (all[i].rank == rank_ && all[i].kind == RecordKind::kCommunication &&
+          device == (all[i].lane != Lane::kHost) && all[i].step != kNoId) {
+        communication.push_back(i);
+      }
+    }
+    if (communication.empty()) {
+      return;
+    }
+    std::sort(communication.begin(), communication.end(), [&](std::size_t a, std::size_t b) {
+      return std::pair(all[a].begin_ns, all[a].end_ns) < std::pair(all[b].begin_ns, all[b].end_ns);
+    });
+    std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> next;  // step, device
+    for (const std::size_t i : communication) {
+      all[i].sequence = next[{all[i].step, all[i].device}]++;
+      all[i].bucket = all[i].sequence;
+    }
+    if (device) {
+      add_instants(communication);
+    }
+  }
+
+  struct Work {
+    std::int64_t launched_ns;
+    std::int64_t ended_ns;
+  };
+
+  void add_instants(const std::vector<std::size_t>& communication) {
+    std::map<std::uint32_t, std::vector<Work>> work;  // by device
+    for (const Record& record : records()) {
+      if (record.rank == rank_ && record.kind == RecordKind::kCompute &&
+          record.lane == Lane::kCompute) {
+        if (const auto at = launch_of(record)) {
+          work[record.device].push_back({*at, record.end_ns});
+        }
+      }
+    }
+    for (auto& [device, list] : work) {
+      std::sort(list.begin(), list.end(), [](const Work& a, const Work& b) {
+        return a.launched_ns < b.launched_ns;
+      });
+      for (std::size_t i = 1; i < list.size(); ++i) {
+        list[i].ended_ns = std::max(list[i].ended_ns, list[i - 1].ended_ns);
+      }
+    }
+    for (const std::size_t i : communication) {
+      const Record collective = records()[i];
+      const auto launched = launch_of(collective);
+      if (!launched) {
+        continue;
+      }
+      Record instant = collective;
+      instant.lane = Lane::kCommunication;
+      instant.kind = RecordKind::kLaunched;
+      instant.begin_ns = *launched;
+      instant.end_ns = *launched;
+      builder_.timeline().records.push_back(instant);
+      const std::vector<Work>& list = work[collective.device];
+      const auto after = std::lower_bound(
+          list.begin(), list.end(), *launched, [](const Work& item, std::int64_t at) {
+            return item.launched_ns < at;
+          });
+      if (after != list.begin()) {
+        instant.kind = RecordKind::kReady;
+        instant.begin_ns = std::prev(after)->ended_ns;
+        instant.end_ns = instant.begin_ns;
+        builder_.timeline().records.push_back(instant);
+      }
+    }
+  }
+
+  TraceBuilder& builder_;
+  TraceFile& file_;
+  std::size_t first_;
+  std::uint32_t rank_;
+  std::vector<HostStep> host_steps_;
+  std::vector<Launch> launches_;
+};
+
+}  // namespace
+
+void mark_steps(TraceBuilder& builder) {
+  std::set<std::uint32_t> ranks;
+  const std::vector<Record>& records = builder.timeline().records;
+  for (std::size_t i = builder.first_record(); i < records.size(); ++i) {
+    if (ranks.empty() || *ranks.rbegin() != records[i].rank) {
+      ranks.insert(records[i].rank);
+    }
+  }
+  for (const std::uint32_t rank : ranks) {
+    Marker(builder, rank).mark();
+  }
+}
+
+}  // namespace stretto::detail

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stretto/trace/trace.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <system_error>
+#include <utility>
+
+#include "stretto/base/error.hpp"
+#include "stretto/base/text.hpp"
+#include "stretto/trace/builder.hpp"
+#include "stretto/trace/input.hpp"
+
+namespace stretto {
+namespace {
+
+using detail::Input;
+using detail::TraceBuilder;
+
+constexpr std::array<std::string_view, 10> kSuffixes = {".json",
+                                                        ".json.gz",
+                                                        ".json.zst",
+                                                        ".jsonl",
+                                                        ".jsonl.gz",
+                                                        ".sqlite",
+                                                        ".trace",
+                                                        ".trace.gz",
+                                                        ".nsys-rep.sqlite",
+                                                        ".timeline"};
+
+/// Gives the first bytes twice: once to whoever decides what this is.
+class PeekedInput final : public Input {
+ public:
+  explicit PeekedInput(Input& input) : input_(input), head_(kHeadBytes) {
+    std::size_t size = 0;
+    while (size < head_.size()) {
+      const std::size_t got = input_.read(std::span(head_).subspan(size));
+      if (got == 0) {
+        break;
+      }
+      size += got;
+    }
+    head_.resize(size);
+  }
+  [[nodiscard]] std::string_view head() const { return {head_.data(), head_.size()}; }
+
+  [[nodiscard]] std::size_t read(std::span<char> room) override {
+    if (given_ == head_.size()) {
+      return input_.read(room);
+    }
+    const std::size_t size = std::min(room.size(), head_.size() - given_);
+    std::copy_n(head_.data() + given_, size, room.data());
+    given_ += size;
+    return size;
+  }
+  [[nodiscard]] std::string fault() const override {
+    return given_ == head_.size() ? input_.fault() : std::string();
+  }
+  [[nodiscard]] std::uint64_t taken() const override { return input_.taken(); }
+  [[nodiscard]] std::uint64_t size() const override { return input_.size(); }
+
+ private:
+  static constexpr std::size_t kHeadBytes = 16384;
+  Input& input_;
+  std::vector<char> head_;
+  std::size_t given_ = 0;
+};
+
+struct TextFormat {
+  std::string_view name;
+  bool (*is_it)(std::string_view head);
+  void (*read)(Input& input, TraceBuilder& builder);
+  bool whole;  ///< Its records need no steps marked and nothing linked.
+};
+
+bool is_stretto(std::string_view head) {
+  return head.find("\"stretto.timeline/") != std::string_view::npos;
+}
+
+// The first that knows the text reads it; the last knows every text.
+constexpr std::array kTextFormats = {
+    TextFormat{"stretto", is_stretto, detail::read_stretto, true},
+    TextFormat{"kineto", nullptr, detail::read_chrome, false},
+};
+
+/// `trace_rank12.json` < `trace_rank100.json`.
+bool natural_less(const std::string& a, const std::string& b) {
+  std::size_t i = 0;
+  std::size_t j = 0;
+  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
+  while (i < a.size() && j < b.size()) {
+    if (digit(a[i]) && digit(b[j])) {
+      const auto run = [&](const std::string& text, std::size_t& at) {
+        const std::size_t begin = at;
+        while (at < text.size() && digit(text[at])) {
+          ++at;
+        }
+        std::string_view number = std::string_view(text).substr(begin, at - begin);
+        while (number.size() > 1 && number.front() == '0') {
+          number.remove_prefix(1);
+        }
+        return number;
+      };
+      const std::string_view left = run(a, i);
+      const std::string_view right = run(b, j);
+      if (left != right) {
+        return left.size() != right.size() ? left.size() < right.size() : left < right;
+      }
+    } else if (a[i] != b[j]) {
+      return a[i] < b[j];
+    } else {
+      ++i;
+      ++j;
+    }
+  }
+  return a.size() - i < b.size() - j;
+}
+
+bool looks_like_trace(const std::filesystem::path& path) {
+  const std::string name = path.filename().string();
+  return std::any_of(kSuffixes.begin(), kSuffixes.end(), [&](std::string_view suffix) {
+    return name.size() > suffix.size() && name.ends_with(suffix);
+  });
+}
+
+/// `rank3`, `rank_3`, `rank-03` in the file's name.
+std::optional<std::uint32_t> rank_in_name(const std::string& path) {
+  std::string name = std::filesystem::path(path).filename().string();
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) {
+    return static_cast<char>(std::tolower(c));
+  });
+  for (std::size_t at = name.find("rank"); at != std::string::npos;
+       at = name.find("rank", at + 1)) {
+    std::size_t begin = at + 4;
+    while (begin < name.size() &&
+           (name[begin] == '_' || name[begin] == '-' || name[begin] == '=' || name[begin] == '.')) {
+      ++begin;
+    }
+    std::size_t end = begin;
+    while (end < name.size() && name[end] >= '0' && name[end] <= '9') {
+      ++end;
+    }
+    std::int64_t rank = 0;
+    if (end > begin && end - begin < 9 &&
+        detail::parse_integer(std::string_view(name).substr(begin, end - begin), rank)) {
+      return static_cast<std::uint32_t>(rank);
+    }
+  }
+  return std::nullopt;
+}
+
+void set_rank(TraceFile& file, std::uint32_t order) {
+  if (!file.rank_from.empty()) {
+    return;
+  }
+  if (const auto rank = rank_in_name(file.path)) {
+    file.rank = *rank;
+    file.rank_from = "file name";
+  } else {
+    file.rank = order;
+    file.rank_from = "order";
+  }
+}
+
+void read_text(Input& input, TraceBuilder& builder, std::uint32_t order) {
+  PeekedInput peeked(input);
+  for (const TextFormat& format : kTextFormats) {
+    if (format.is_it != nullptr && !format.is_it(peeked.head())) {
+      continue;
+    }
+    builder.file().format = format.name;
+    format.read(peeked, builder);
+    set_rank(builder.file(), order);
+    if (format.whole) {
+      builder.finish_as_it_is();
+    } else {
+      builder.finish();
+    }
+    return;
+  }
+}
+
+/// Ranks must differ, and times count from one origin.
+void put_together(Trace& trace, std::vector<std::size_t> first_records) {
+  Timeline& timeline = trace.timeline;
+  timeline.source = trace.files.size() == 1 ? trace.files[0].format : "traces";
+  first_records.push_back(timeline.records.size());
+  const std::int64_t base = trace.files.empty() ? 0 : trace.files[0].base_ns;
+  std::int64_t earliest = detail::kLatestTraceNs;
+  std::map<std::uint32_t, std::size_t> file_of_rank;
+  for (std::size_t i = 0; i < trace.files.size(); ++i) {
+    const TraceFile& file = trace.files[i];
+    timeline.world_size = std::max(timeline.world_size, file.world_size);
+    std::uint32_t last = kNoId;
+    for (std::size_t r = first_records[i]; r < first_records[i + 1]; ++r) {
+      Record& record = timeline.records[r];
+      record.begin_ns += file.base_ns - base;
+      record.end_ns += file.base_ns - base;
+      earliest = std::min(earliest, record.begin_ns);
+      if (record.rank == last) {
+        continue;
+      }
+      last = record.rank;
+      const auto [place, added] = file_of_rank.try_emplace(record.rank, i);
+      if (!added && place->second != i) {
+        throw Error(ErrorCode::kInvalidArgument,
+                    {"two files are of one rank",
+                     file.path,
+                     "rank " + std::to_string(record.rank) + " (" + file.rank_from + ")",
+                     "a rank that " + trace.files[place->second].path + " does not have",
+                     "Give one file per rank; compare recordings with stretto diff"});
+      }
+    }
+  }
+  if (timeline.records.empty()) {
+    return;
+  }
+  for (Record& record : timeline.records) {
+    record.begin_ns -= earliest;
+    record.end_ns -= earliest;
+  }
+  // Without a base the times themselves may be Unix times: those of this century are.
+  constexpr std::int64_t kYear2001 = 1'000'000'000'000'000'000;
+  timeline.origin_unix_ns = base != 0 || earliest > kYear2001 ? base + earliest : 0;
+  timeline.world_size =
+      std::max(timeline.world_size, static_cast<std::uint32_t>(file_of_rank.size()));
+  std::set<std::uint32_t> steps;
+  for (const Record& record : timeline.records) {
+    if (record.kind == RecordKind::kStep) {
+      steps.insert(record.step);
+    }
+  }
+  timeline.steps_total = static_cast<std::uint32_t>(steps.size());
+  timeline.steps_recorded = timeline.steps_total;
+}
+
+}  // namespace
+
+std::string trace_formats() {
+  return "PyTorch profiler (Kineto) and Chrome JSON, Ascend msprof, Stretto timelines; each also "
+         ".gz or .zst";
+}
+
+std::vector<std::filesystem::path> find_traces(const std::vector<std::string>& names) {
+  std::vector<std::filesystem::path> files;
+  for (const std::string& name : names) {
+    std::error_code error;
+    const auto status = std::filesystem::status(name, error);
+    if (error || !std::filesystem::exists(status)) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  {"no such trace",
+                   quote(name),
+                   error && error != std::errc::no_such_file_or_directory ? error.message()
+                                                                          : "nothing there",
+                   "a file, or a directory of them",
+                   {}});
+    }
+    if (!std::filesystem::is_directory(status)) {
+      files.emplace_back(name);
+      continue;
+    }
+    const std::size_t before = files.size();
+    std::size_t others = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(name)) {
+      if (entry.is_regular_file() && looks_like_trace(entry.path())) {
+        files.push_back(entry.path());
+      } else {
+        ++others;
+      }
+    }
+    if (files.size() == before) {
+      std::vector<std::string_view> suffixes(kSuffixes.begin(), kSuffixes.end());
+      throw Error(ErrorCode::kInvalidArgument,
+                  {"a directory without traces",
+                   quote(name),
+                   std::to_string(others) + " other entries",
+                   "files whose names end in " + join(suffixes),
+                   "Name the files themselves if theirs end otherwise"});
+    }
+    std::sort(files.begin() + static_cast<std::ptrdiff_t>(before),
+              files.end(),
+              [](const auto& a, const auto& b) { return natural_less(a.string(), b.string()); });
+  }
+  return files;
+}
+
+Trace read_traces(const std::vector<std::filesystem::path>& files,
+                  const TraceReadOptions& options) {
+  Trace trace;
+  std::vector<std::size_t> first_records;
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    first_records.push_back(trace.timeline.records.size());
+    TraceBuilder builder(trace, options, files[i].string());
+    const std::unique_ptr<Input> input = detail::open_input(files[i]);
+    read_text(*input, builder, static_cast<std::uint32_t>(i));
+  }
+  put_together(trace, std::move(first_records));
+  return trace;
+}
+
+Trace read_trace_text(std::string_view bytes,
+                      std::string_view name,
+                      const TraceReadOptions& options) {
+  Trace trace;
+  TraceBuilder builder(trace, options, std::string(name));
+  const std::unique_ptr<Input> input = detail::memory_input(bytes);
+  read_text(*input, builder, 0);
+  put_together(trace, {0});
+  return trace;
+}
+
+}  // namespace stretto
