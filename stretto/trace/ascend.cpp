@@ -77,7 +77,7 @@ bool add_ascend_rows(TraceBuilder& builder, AscendRows& rows) {
       if (is_waiting(task) || is_waiting(name)) {
         continue;
       }
-      if (is_transfer(task)) {
+      if (is_transfer(task) || is_transfer(name)) {
         builder.add_copy(record);
       } else {
         builder.add_kernel(record, {});
