@@ -19,6 +19,7 @@ struct Context {
 using Action = std::function<int(const Context&)>;
 
 /// Each adds its flags to `app` and returns what to do once they are parsed.
+[[nodiscard]] Action add_analyze(CLI::App& app);
 [[nodiscard]] Action add_demo(CLI::App& app);
 [[nodiscard]] Action add_train(CLI::App& app);
 [[nodiscard]] Action add_replay(CLI::App& app);

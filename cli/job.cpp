@@ -310,15 +310,16 @@ void JobOptions::add_to(CLI::App& app) {
   app.add_flag("--json", json, "One JSON document on stdout, also on failure");
 }
 
+Machine load_machine(std::string_view flag, const std::string& text) {
+  if (text.ends_with(".json")) {
+    const std::string content = read_file(text, flag);
+    return from_file(text, [&] { return machine_from_json(content, text); });
+  }
+  return from_flag(flag, [&] { return machine_from_spec(text); });
+}
+
 std::optional<Machine> JobOptions::machine() const {
-  if (emulate.empty()) {
-    return std::nullopt;
-  }
-  if (emulate.ends_with(".json")) {
-    const std::string text = read_file(emulate, "--emulate");
-    return from_file(emulate, [&] { return machine_from_json(text, emulate); });
-  }
-  return from_flag("--emulate", [&] { return machine_from_spec(emulate); });
+  return emulate.empty() ? std::nullopt : std::optional(load_machine("--emulate", emulate));
 }
 
 int run_job(const JobOptions& options,

@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "app.hpp"
@@ -28,6 +29,10 @@ struct JobOptions {
   void add_to(CLI::App& app);
   [[nodiscard]] std::optional<Machine> machine() const;
 };
+
+/// What `flag` was given: a file, or a spec like `4@5Gbit/s,50us`.
+/// @throws Error kInvalidArgument or kParse, saying which flag or file.
+[[nodiscard]] Machine load_machine(std::string_view flag, const std::string& text);
 
 /// The process ids of ranks that failed, why, and what the others did.
 struct Failure {

@@ -27,6 +27,7 @@ struct Command {
   Action (*add)(CLI::App&);
 };
 constexpr std::array kCommands = {
+    Command{"analyze", add_analyze},
     Command{"demo", add_demo},
     Command{"train", add_train},
     Command{"replay", add_replay},
@@ -93,6 +94,7 @@ int run(Context context) {
   CLI::App app("Stretto hides gradient communication behind compute", "stretto");
   app.footer(
       "Examples:\n"
+      "  stretto analyze trace_rank0.json.gz\n"
       "  stretto demo\n"
       "  stretto train -n 2 --epochs 5\n"
       "  stretto replay resnet50 --emulate 8@5Gbit/s,50us");

@@ -19,7 +19,7 @@ LAYERS = {
     "data": ["base"],
     "trace": ["data"],
     "topology": ["data"],
-    "report": ["data"],
+    "report": ["analyze"],
     "comm": ["data"],
     "simulate": ["data"],
     "plan": ["simulate"],

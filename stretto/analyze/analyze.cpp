@@ -7,19 +7,21 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "stretto/analyze/activity.hpp"
+#include "stretto/analyze/buckets.hpp"
 #include "stretto/analyze/steps.hpp"
 #include "stretto/base/error.hpp"
-#include "stretto/base/intervals.hpp"
 #include "stretto/base/statistics.hpp"
 #include "stretto/plan/bound.hpp"
 
 namespace stretto {
 namespace {
 
+using detail::Activities;
+using detail::Activity;
 using detail::RankStep;
 using detail::Step;
 
@@ -33,16 +35,6 @@ Seconds median_of(const Series& ns) {
   return from_ns(median(ns));
 }
 
-/// One bucket on one rank in one step. Times from the step's begin; -1 = not recorded.
-struct BucketOnRank {
-  std::int64_t bytes = 0;
-  std::int64_t ready_ns = -1;
-  std::int64_t launched_ns = -1;
-  std::int64_t ended_ns = -1;
-  std::int64_t exposed_ns = 0;
-  std::vector<Interval> communication;
-};
-
 struct NumbersOnRank {
   std::int64_t step_ns = 0;
   std::int64_t compute_ns = 0;
@@ -51,76 +43,16 @@ struct NumbersOnRank {
   std::int64_t first_launch_ns = -1;
   std::int64_t communication_end_ns = -1;
   std::int64_t launches = 0;
-  std::map<std::uint32_t, BucketOnRank> buckets;
 };
 
 std::int64_t earlier(std::int64_t a, std::int64_t b) {
   return a < 0 ? b : b < 0 ? a : std::min(a, b);
 }
 
-/// kReady records name their bucket directly or by the link they share with its other records.
-std::unordered_map<std::uint32_t, std::uint32_t> buckets_by_link(const RankStep& rank) {
-  std::unordered_map<std::uint32_t, std::uint32_t> buckets;
-  for (const Record* record : rank.records) {
-    if (record->kind != RecordKind::kReady && record->link != kNoId && record->bucket != kNoId) {
-      buckets.emplace(record->link, record->bucket);
-    }
-  }
-  return buckets;
-}
-
-std::map<std::uint32_t, BucketOnRank> measure_buckets(const RankStep& rank,
-                                                      const IntervalSet& compute) {
-  const std::unordered_map<std::uint32_t, std::uint32_t> by_link = buckets_by_link(rank);
-  std::map<std::uint32_t, BucketOnRank> buckets;
-  for (const Record* record : rank.records) {
-    std::uint32_t id = record->bucket;
-    if (id == kNoId && record->kind == RecordKind::kReady) {
-      const auto linked = by_link.find(record->link);
-      id = linked == by_link.end() ? kNoId : linked->second;
-    }
-    if (id == kNoId) {
-      continue;
-    }
-    const std::int64_t at_ns = rank.since_begin_ns(record->begin_ns);
-    if (record->kind == RecordKind::kReady) {
-      buckets[id].ready_ns = std::max(buckets[id].ready_ns, at_ns);
-    } else if (record->kind == RecordKind::kLaunched) {
-      buckets[id].launched_ns = earlier(buckets[id].launched_ns, at_ns);
-    } else if (record->kind == RecordKind::kCommunication) {
-      BucketOnRank& bucket = buckets[id];
-      bucket.bytes = std::max(bucket.bytes, record->bytes);
-      bucket.ended_ns = std::max(bucket.ended_ns, rank.since_begin_ns(record->end_ns));
-      bucket.communication.push_back(rank.clip(*record));
-    }
-  }
-  std::erase_if(buckets, [](const auto& entry) { return entry.second.communication.empty(); });
-  for (auto& [id, bucket] : buckets) {
-    const IntervalSet communication(std::move(bucket.communication));
-    for (const Interval& piece : communication.intervals()) {
-      bucket.exposed_ns += piece.end_ns - piece.begin_ns - compute.measure_within_ns(piece);
-    }
-    if (bucket.launched_ns < 0) {
-      bucket.launched_ns = communication.empty()
-                               ? bucket.ended_ns
-                               : rank.since_begin_ns(communication.intervals().front().begin_ns);
-    }
-    if (bucket.ready_ns < 0) {  // part of a tensor whose kReady stands with another bucket
-      bucket.ready_ns = bucket.launched_ns;
-    }
-  }
-  return buckets;
-}
-
-NumbersOnRank measure(const RankStep& rank) {
+NumbersOnRank measure(const RankStep& rank, const Activities& activities) {
   NumbersOnRank numbers;
-  std::vector<Interval> compute_pieces;
-  std::vector<Interval> communication_pieces;
   for (const Record* record : rank.records) {
-    if (is_compute(record->kind)) {
-      compute_pieces.push_back(rank.clip(*record));
-    } else if (record->kind == RecordKind::kCommunication) {
-      communication_pieces.push_back(rank.clip(*record));
+    if (record->kind == RecordKind::kCommunication) {
       numbers.communication_end_ns =
           std::max(numbers.communication_end_ns, rank.since_begin_ns(record->end_ns));
       ++numbers.launches;
@@ -130,13 +62,10 @@ NumbersOnRank measure(const RankStep& rank) {
           earlier(numbers.first_launch_ns, rank.since_begin_ns(record->begin_ns));
     }
   }
-  const IntervalSet compute(std::move(compute_pieces));
-  const IntervalSet communication(std::move(communication_pieces));
   numbers.step_ns = rank.window.end_ns - rank.window.begin_ns;
-  numbers.compute_ns = compute.measure_ns();
-  numbers.communication_ns = communication.measure_ns();
-  numbers.exposed_ns = subtract(communication, compute).measure_ns();
-  numbers.buckets = measure_buckets(rank, compute);
+  numbers.compute_ns = activities.within_ns(rank.rank, &Activity::compute, rank.window);
+  numbers.communication_ns = activities.within_ns(rank.rank, &Activity::communication, rank.window);
+  numbers.exposed_ns = activities.within_ns(rank.rank, &Activity::exposed, rank.window);
   return numbers;
 }
 
@@ -151,17 +80,12 @@ struct RankSeries {
   }
 };
 
-struct BucketSeries {
-  std::int64_t bytes = 0;
-  Series ready, launched, ended, exposed;
-};
-
 /// Gathers all steps of all ranks.
 class Gathered {
  public:
-  explicit Gathered(const std::vector<Step>& steps) {
+  Gathered(const std::vector<Step>& steps, const Activities& activities) {
     for (const Step& step : steps) {
-      add(step);
+      add(step, activities);
     }
   }
 
@@ -179,14 +103,6 @@ class Gathered {
     if (!communication_end_.empty()) {
       summary.communication_end = median_of(communication_end_);
     }
-    for (const auto& [id, series] : buckets_) {
-      summary.buckets.push_back({id,
-                                 Bytes(series.bytes),
-                                 median_of(series.ready),
-                                 median_of(series.launched),
-                                 median_of(series.ended),
-                                 median_of(series.exposed)});
-    }
     for (const auto& [rank, series] : ranks_) {
       summary.per_rank.push_back({rank,
                                   median_of(series.step),
@@ -197,11 +113,11 @@ class Gathered {
   }
 
  private:
-  void add(const Step& step) {
+  void add(const Step& step, const Activities& activities) {
     std::vector<NumbersOnRank> numbers;
     numbers.reserve(step.ranks.size());
     for (const RankStep& rank : step.ranks) {
-      numbers.push_back(measure(rank));
+      numbers.push_back(measure(rank, activities));
       ranks_[rank.rank].add(numbers.back());
     }
     const auto mean = [&](std::int64_t NumbersOnRank::*field) {
@@ -226,31 +142,6 @@ class Gathered {
       first_launch_.push_back(static_cast<double>(first_launch_ns));
       communication_end_.push_back(static_cast<double>(communication_end_ns));
     }
-    add_buckets(numbers);
-  }
-
-  void add_buckets(const std::vector<NumbersOnRank>& numbers) {
-    std::map<std::uint32_t, BucketOnRank> all;
-    std::map<std::uint32_t, double> ranks_with;
-    for (const NumbersOnRank& n : numbers) {
-      for (const auto& [id, bucket] : n.buckets) {
-        BucketOnRank& sum = all[id];
-        sum.bytes = std::max(sum.bytes, bucket.bytes);
-        sum.ready_ns = std::max(sum.ready_ns, bucket.ready_ns);
-        sum.launched_ns = std::max(sum.launched_ns, bucket.launched_ns);
-        sum.ended_ns = std::max(sum.ended_ns, bucket.ended_ns);
-        sum.exposed_ns += bucket.exposed_ns;
-        ranks_with[id] += 1.0;
-      }
-    }
-    for (const auto& [id, sum] : all) {
-      BucketSeries& series = buckets_[id];
-      series.bytes = std::max(series.bytes, sum.bytes);
-      series.ready.push_back(static_cast<double>(sum.ready_ns));
-      series.launched.push_back(static_cast<double>(sum.launched_ns));
-      series.ended.push_back(static_cast<double>(sum.ended_ns));
-      series.exposed.push_back(static_cast<double>(sum.exposed_ns) / ranks_with.at(id));
-    }
   }
 
   RankSeries means_;
@@ -258,11 +149,13 @@ class Gathered {
   Series first_launch_;
   Series communication_end_;
   std::map<std::uint32_t, RankSeries> ranks_;
-  std::map<std::uint32_t, BucketSeries> buckets_;
 };
 
 /// From tensors where their sizes were recorded, else from buckets.
-Seconds bound_of(const std::vector<Step>& steps, const Summary& summary, const Machine& machine) {
+Seconds bound_of(const std::vector<Step>& steps,
+                 const Summary& summary,
+                 Seconds compute_end,
+                 ExchangeCost cost) {
   std::vector<ReadyBytes> gradients;
   for (const auto& [name, tensor] : detail::ready_times(steps)) {
     if (tensor.bytes > 0) {
@@ -274,7 +167,7 @@ Seconds bound_of(const std::vector<Step>& steps, const Summary& summary, const M
       gradients.push_back({bucket.ready, bucket.bytes});
     }
   }
-  return in_iteration_bound(gradients, summary.compute, least_exchange_cost(machine));
+  return in_iteration_bound(gradients, compute_end, cost);
 }
 
 void check_ranks(const Timeline& timeline, const Machine& machine) {
@@ -291,16 +184,55 @@ void check_ranks(const Timeline& timeline, const Machine& machine) {
 
 }  // namespace
 
+std::vector<StepNumbers> step_numbers(const Timeline& timeline) {
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> names;
+  for (const Record& record : timeline.records) {
+    if (record.kind == RecordKind::kStep) {
+      names.try_emplace({record.step, record.rank}, record.name);
+    }
+  }
+  std::vector<StepNumbers> list;
+  if (names.empty()) {
+    return list;
+  }
+  const Activities activities(timeline);
+  for (const Step& step : detail::whole_steps(timeline, activities)) {
+    for (const RankStep& rank : step.ranks) {
+      const NumbersOnRank numbers = measure(rank, activities);
+      const auto seconds = [](std::int64_t ns) { return from_ns(static_cast<double>(ns)); };
+      const std::uint32_t name = names[{step.number, rank.rank}];
+      list.push_back({rank.rank,
+                      step.number,
+                      name < timeline.names.size() ? timeline.names[name] : std::string(),
+                      seconds(rank.window.begin_ns),
+                      seconds(numbers.step_ns),
+                      seconds(numbers.compute_ns),
+                      seconds(numbers.communication_ns),
+                      seconds(numbers.exposed_ns),
+                      numbers.launches});
+    }
+  }
+  return list;
+}
+
 Summary analyze(const Timeline& timeline, const AnalyzeOptions& options) {
-  const std::vector<Step> steps = detail::whole_steps(timeline);
+  const Activities activities(timeline);
+  const std::vector<Step> steps = detail::whole_steps(timeline, activities);
   Summary summary;
   summary.steps = static_cast<std::uint32_t>(steps.size());
   summary.ranks = static_cast<std::uint32_t>(steps.front().ranks.size());
-  Gathered(steps).fill(summary);
+  Gathered(steps, activities).fill(summary);
+  summary.buckets = detail::summarize_buckets(steps, activities);
+  std::optional<ExchangeCost> cost = options.cost;
   if (options.machine) {
     check_ranks(timeline, *options.machine);
+    cost = least_exchange_cost(*options.machine);
+  }
+  if (cost) {
+    const Seconds compute_end =
+        options.keep_idle ? summary.step - summary.exposed : summary.compute;
     // A machine slower than the real one must not make a step quicker than its bound.
-    summary.bound = std::min(bound_of(steps, summary, *options.machine), summary.step);
+    summary.bound = std::min(bound_of(steps, summary, compute_end, *cost), summary.step);
   }
   if (options.samples_per_step > 0) {
     summary.samples_per_s = static_cast<double>(options.samples_per_step) / summary.step.count();

@@ -33,15 +33,10 @@ struct Passes {
   bool beside_communication = false;
 };
 
-Passes passes_of(const RankStep& rank) {
+Passes passes_of(const RankStep& rank, const detail::Activities& activities) {
   Passes passes;
-  std::vector<Interval> compute;
-  std::vector<Interval> communication;
   for (const Record* record : rank.records) {
     const std::int64_t end_ns = rank.since_begin_ns(record->end_ns);
-    if (is_compute(record->kind)) {
-      compute.push_back(rank.clip(*record));
-    }
     switch (record->kind) {
       case RecordKind::kForward:
         passes.forward_end_ns = std::max(passes.forward_end_ns, end_ns);
@@ -53,15 +48,13 @@ Passes passes_of(const RankStep& rank) {
       case RecordKind::kOptimizer:
         passes.optimizer_ns += end_ns - rank.since_begin_ns(record->begin_ns);
         break;
-      case RecordKind::kCommunication:
-        communication.push_back(rank.clip(*record));
-        break;
       default:
         break;
     }
   }
   passes.beside_communication =
-      !intersect(IntervalSet(std::move(compute)), IntervalSet(std::move(communication))).empty();
+      activities.within_ns(rank.rank, &detail::Activity::communication, rank.window) >
+      activities.within_ns(rank.rank, &detail::Activity::exposed, rank.window);
   return passes;
 }
 
@@ -126,7 +119,8 @@ std::vector<ProfileTensor> measured_tensors(const Timeline& timeline,
 }  // namespace
 
 StepProfile step_profile(const Timeline& timeline, const StepProfile& shape) {
-  const std::vector<Step> steps = detail::whole_steps(timeline);
+  const detail::Activities activities(timeline);
+  const std::vector<Step> steps = detail::whole_steps(timeline, activities);
   StepProfile profile;
   profile.model = shape.model;
   profile.batch = shape.batch;
@@ -140,7 +134,7 @@ StepProfile step_profile(const Timeline& timeline, const StepProfile& shape) {
     Passes latest;
     double optimizer_sum = 0.0;
     for (const RankStep& rank : step.ranks) {
-      const Passes passes = passes_of(rank);
+      const Passes passes = passes_of(rank, activities);
       latest.forward_end_ns = std::max(latest.forward_end_ns, passes.forward_end_ns);
       latest.backward_end_ns = std::max(latest.backward_end_ns, passes.backward_end_ns);
       optimizer_sum += static_cast<double>(passes.optimizer_ns);

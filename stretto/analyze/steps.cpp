@@ -49,7 +49,22 @@ std::size_t count_ranks(const std::vector<const Record*>& records) {
   return static_cast<std::size_t>(std::unique(ranks.begin(), ranks.end()) - ranks.begin());
 }
 
-void distribute(const Timeline& timeline, std::vector<Step>& steps) {
+/// Millions of kernels need not be pointed to.
+bool is_listed(const Record& record, const Activities& activities) {
+  switch (record.kind) {
+    case RecordKind::kStep:
+    case RecordKind::kCopy:
+    case RecordKind::kEnqueue:
+    case RecordKind::kAnnotation:
+      return false;
+    case RecordKind::kCompute:
+      return record.device == kNoId && record.lane != Lane::kHost;
+    default:
+      return record.lane != Lane::kHost || !activities.has_device(record.rank);
+  }
+}
+
+void distribute(const Timeline& timeline, const Activities& activities, std::vector<Step>& steps) {
   std::unordered_map<std::uint64_t, RankStep*> places;
   for (Step& step : steps) {
     for (RankStep& rank : step.ranks) {
@@ -67,7 +82,7 @@ void distribute(const Timeline& timeline, std::vector<Step>& steps) {
       const auto place = places.find(last_key);
       last = place == places.end() ? nullptr : place->second;
     }
-    if (last != nullptr && record.kind != RecordKind::kStep) {
+    if (last != nullptr && is_listed(record, activities)) {
       last->records.push_back(&record);
     }
   }
@@ -83,7 +98,7 @@ std::int64_t RankStep::since_begin_ns(std::int64_t at_ns) const noexcept {
   return std::clamp(at_ns, window.begin_ns, window.end_ns) - window.begin_ns;
 }
 
-std::vector<Step> whole_steps(const Timeline& timeline) {
+std::vector<Step> whole_steps(const Timeline& timeline, const Activities& activities) {
   const std::vector<const Record*> records = step_records(timeline);
   const std::size_t ranks = count_ranks(records);
   std::vector<Step> steps;
@@ -111,7 +126,7 @@ std::vector<Step> whole_steps(const Timeline& timeline) {
          "at least one step that every rank has recorded to its end",
          {}});
   }
-  distribute(timeline, steps);
+  distribute(timeline, activities, steps);
   return steps;
 }
 

@@ -5,13 +5,16 @@
 #include <map>
 #include <vector>
 
+#include "stretto/analyze/activity.hpp"
 #include "stretto/base/intervals.hpp"
 #include "stretto/data/timeline.hpp"
 
 /// A Timeline cut into steps and ranks. Private to analyze/: not installed.
 namespace stretto::detail {
 
-/// One rank's part of a step. Records are those of the Timeline, which must outlive this.
+/// One rank's part of a step. Records are those of the Timeline, which must outlive this; what
+/// Activities already holds (device compute and copies, and what the host did beside a device) is
+/// left out.
 struct RankStep {
   std::uint32_t rank = 0;
   Interval window;  ///< The rank's kStep record.
@@ -30,7 +33,7 @@ struct Step {
 
 /// The steps of which every rank in the Timeline has a kStep record, in order.
 /// @throws Error kInvalidArgument if there is none.
-[[nodiscard]] std::vector<Step> whole_steps(const Timeline& timeline);
+[[nodiscard]] std::vector<Step> whole_steps(const Timeline& timeline, const Activities& activities);
 
 /// When a tensor's gradient was complete on the last rank, from each rank's own begin of the step:
 /// median over steps.

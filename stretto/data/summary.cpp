@@ -40,7 +40,32 @@ std::uint32_t read_count(const JsonValue& json) {
   return static_cast<std::uint32_t>(json.integer(0, std::numeric_limits<std::uint32_t>::max()));
 }
 
+/// The enumerator with that name; the first one for names of a later version.
+template <typename Enum>
+Enum read_name(const JsonValue& json, Enum last) {
+  for (int i = 0; i <= static_cast<int>(last); ++i) {
+    if (to_string(static_cast<Enum>(i)) == json.text()) {
+      return static_cast<Enum>(i);
+    }
+  }
+  return Enum{};
+}
+
 }  // namespace
+
+std::string_view to_string(WaitedFor reason) noexcept {
+  switch (reason) {
+    case WaitedFor::kUnknown:
+      return "unknown";
+    case WaitedFor::kGradients:
+      return "gradients";
+    case WaitedFor::kLaunch:
+      return "launch";
+    case WaitedFor::kEarlierCommunication:
+      return "earlier_communication";
+  }
+  return "unknown";
+}
 
 std::optional<double> Summary::hidden_ratio() const {
   if (communication.count() > 0.0) {
@@ -74,11 +99,15 @@ std::string to_json(const Summary& summary) {
   ordered_json buckets = ordered_json::array();
   for (const BucketSummary& bucket : summary.buckets) {
     buckets.push_back(ordered_json{{"bucket", bucket.bucket},
+                                   {"collective", to_string(bucket.collective)},
                                    {"bytes", bucket.bytes.count()},
                                    {"ready_s", bucket.ready.count()},
                                    {"launched_s", bucket.launched.count()},
+                                   {"started_s", bucket.started.count()},
                                    {"ended_s", bucket.ended.count()},
-                                   {"exposed_s", bucket.exposed.count()}});
+                                   {"exposed_s", bucket.exposed.count()},
+                                   {"transfer_s", bucket.transfer.count()},
+                                   {"waited_for", to_string(bucket.waited_for)}});
   }
   ordered_json per_rank = ordered_json::array();
   for (const RankSummary& rank : summary.per_rank) {
@@ -140,6 +169,16 @@ Summary summary_from_json(std::string_view text, std::string_view where) {
     bucket.launched = json.at("launched_s").seconds();
     bucket.ended = json.at("ended_s").seconds();
     bucket.exposed = json.at("exposed_s").seconds();
+    // Results of versions before these were written have none.
+    bucket.started = read_optional_seconds(json, "started_s").value_or(bucket.launched);
+    bucket.transfer =
+        read_optional_seconds(json, "transfer_s").value_or(bucket.ended - bucket.started);
+    if (const auto name = json.find("collective")) {
+      bucket.collective = read_name<Collective>(*name, Collective::kSendRecv);
+    }
+    if (const auto name = json.find("waited_for")) {
+      bucket.waited_for = read_name<WaitedFor>(*name, WaitedFor::kEarlierCommunication);
+    }
     summary.buckets.push_back(bucket);
   }
   for (const JsonValue& json : root.at("per_rank").elements()) {

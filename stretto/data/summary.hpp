@@ -8,17 +8,34 @@
 #include <vector>
 
 #include "stretto/base/units.hpp"
+#include "stretto/data/collective.hpp"
 
 namespace stretto {
+
+/// What a bucket's communication began after: of the three that can hold it back, the one that was
+/// over last (in most steps).
+enum class WaitedFor : std::uint8_t {
+  kUnknown,
+  kGradients,             ///< The compute before it: nothing could have begun earlier.
+  kLaunch,                ///< Handed over late: the host, or the schedule, held it back.
+  kEarlierCommunication,  ///< The one before it on its stream.
+};
+[[nodiscard]] std::string_view to_string(WaitedFor reason) noexcept;
 
 /// One bucket, median over steps, times from the start of the step, latest over ranks.
 struct BucketSummary {
   std::uint32_t bucket = 0;
+  Collective collective = Collective::kNone;
   Bytes bytes{};
   Seconds ready{};     ///< Its last gradient was written on every rank.
   Seconds launched{};  ///< Handed over on every rank.
+  Seconds started{};   ///< Under way on every rank.
   Seconds ended{};     ///< Result usable on every rank.
   Seconds exposed{};   ///< Of its communication, the time no compute ran beside it (mean of ranks).
+  /// The shortest over ranks: the time on the wire without waiting for ranks that come late. With
+  /// one rank recorded it holds that waiting too.
+  Seconds transfer{};
+  WaitedFor waited_for = WaitedFor::kUnknown;
 };
 
 /// One rank, median over steps.

@@ -40,6 +40,9 @@ enum class Lane : std::uint8_t { kStep, kCompute, kCommunication, kHost };
 
 inline constexpr std::uint32_t kNoId = 0xffffffffU;
 
+/// Name of the one step of a recording in which nothing marks steps.
+inline constexpr std::string_view kWholeRecording = "whole recording";
+
 /// One thing that happened, or is predicted to. Plain 64 bytes, so that recording is one store
 /// and millions fit in memory.
 struct Record {
@@ -52,7 +55,9 @@ struct Record {
   std::uint32_t rank = 0;
   std::uint32_t step = 0;          ///< kNoId in an imported trace: in no step that is marked.
   std::uint32_t bucket = kNoId;    ///< Index into the plan's buckets.
-  std::uint32_t sequence = kNoId;  ///< Order of launch within the step, from 0.
+  std::uint32_t sequence = kNoId;  ///< Order of launch within the step, from 0; of a device's
+                                   ///< compute: its launch shape, equal for kernels of one name
+                                   ///< that do equal work.
   RecordKind kind = RecordKind::kCompute;
   Lane lane = Lane::kCompute;
   Collective collective = Collective::kNone;

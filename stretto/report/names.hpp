@@ -3,6 +3,7 @@
 
 #include <string_view>
 
+#include "stretto/data/summary.hpp"
 #include "stretto/data/timeline.hpp"
 
 namespace stretto::detail {
@@ -12,5 +13,8 @@ namespace stretto::detail {
   const bool named = record.name < timeline.names.size() && !timeline.names[record.name].empty();
   return named ? std::string_view(timeline.names[record.name]) : to_string(record.kind);
 }
+
+/// For people: what a bucket's communication began after.
+[[nodiscard]] std::string_view words_of(WaitedFor reason) noexcept;
 
 }  // namespace stretto::detail

@@ -42,6 +42,8 @@ struct NamedSummary {
 };
 /// One row per run: step, exposed, hidden, bound, gap, samples/s.
 [[nodiscard]] std::string comparison_table(const std::vector<NamedSummary>& runs);
+/// The buckets of a Summary, those that are exposed most, and what each began after.
+[[nodiscard]] std::string bucket_table(const Summary& summary);
 /// All numbers of one Summary, each ratio with its formula.
 [[nodiscard]] std::string text_summary(const Summary& summary);
 

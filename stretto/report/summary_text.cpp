@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "stretto/report/cells.hpp"
+#include "stretto/report/names.hpp"
 #include "stretto/report/report.hpp"
 
 namespace stretto {
@@ -82,6 +83,22 @@ std::vector<Line> lines_of(const Summary& s) {
   return lines;
 }
 
+}  // namespace
+
+std::string_view detail::words_of(WaitedFor reason) noexcept {
+  switch (reason) {
+    case WaitedFor::kUnknown:
+      return "?";
+    case WaitedFor::kGradients:
+      return "its gradients";
+    case WaitedFor::kLaunch:
+      return "its launch";
+    case WaitedFor::kEarlierCommunication:
+      return "the one before";
+  }
+  return "?";
+}
+
 std::string bucket_table(const Summary& summary) {
   std::vector<BucketSummary> buckets = summary.buckets;
   const std::size_t left_out = buckets.size() - std::min(buckets.size(), kMostBucketRows);
@@ -95,19 +112,31 @@ std::string bucket_table(const Summary& summary) {
       return a.bucket < b.bucket;
     });
   }
-  std::vector<std::vector<std::string>> rows = {
-      {"bucket", "size", "ready", "launched", "ended", "exposed"}};
+  std::vector<std::vector<std::string>> rows = {{"bucket",
+                                                 "what",
+                                                 "size",
+                                                 "ready",
+                                                 "launched",
+                                                 "started",
+                                                 "ended",
+                                                 "exposed",
+                                                 "began after"}};
   for (const BucketSummary& bucket : buckets) {
     rows.push_back({std::to_string(bucket.bucket),
-                    format(bucket.bytes),
+                    std::string(to_string(bucket.collective)),
+                    bucket.bytes > Bytes(0) ? format(bucket.bytes) : "?",
                     format(bucket.ready),
                     format(bucket.launched),
+                    format(bucket.started),
                     format(bucket.ended),
-                    format(bucket.exposed)});
+                    format(bucket.exposed),
+                    std::string(detail::words_of(bucket.waited_for))});
   }
   return table(rows) +
          (left_out == 0 ? "" : fmt::format("and {} buckets that are exposed less\n", left_out));
 }
+
+namespace {
 
 std::string rank_table(const Summary& summary) {
   std::vector<std::vector<std::string>> rows = {

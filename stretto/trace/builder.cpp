@@ -87,6 +87,7 @@ void TraceBuilder::add_kernel(Record record, std::string_view named_collective) 
   if (kernel.classified.communication) {
     record.kind = RecordKind::kCommunication;
     record.lane = Lane::kCommunication;
+    record.sequence = kNoId;  // numbered by step later
     record.collective =
         named_collective.empty() ? Collective::kNone : collective_of_name(named_collective);
     if (record.collective == Collective::kNone) {

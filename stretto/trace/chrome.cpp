@@ -79,11 +79,14 @@ Category category_of(std::string_view cat) noexcept {
 
 /// Host ranges that say where a step, an optimizer or a module begins and ends.
 bool is_mark(std::string_view name) noexcept {
-  constexpr std::array<std::string_view, 5> kMarks = {"ProfilerStep",
+  constexpr std::array<std::string_view, 7> kMarks = {"ProfilerStep",
                                                       "Optimizer.",
                                                       "DistributedDataParallel.",
                                                       "FSDP",
-                                                      "FullyShardedDataParallel."};
+                                                      "FullyShardedDataParallel.",
+                                                      // DDP's copies between gradients and buckets
+                                                      "torch.distributed.ddp.reducer",
+                                                      "torch::distributed::reducer"};
   return std::any_of(
       kMarks.begin(), kMarks.end(), [&](std::string_view mark) { return name.starts_with(mark); });
 }
@@ -103,7 +106,7 @@ std::int64_t to_count(std::string_view text) noexcept {
 
 /// What is read of an event's `args`.
 struct Arguments {
-  std::string_view device, stream, correlation, bytes;
+  std::string_view device, stream, correlation, bytes, grid;
   std::string_view collective, dtype, group, members, peer;
   CollectiveCall call;
   std::string_view task_type;  // Ascend
@@ -120,6 +123,11 @@ Arguments read_arguments(std::string_view args) {
       case 3:
         if (key == "Seq") {
           result.call.sequence = to_count(text);
+        }
+        break;
+      case 4:
+        if (key == "grid") {
+          result.grid = text;
         }
         break;
       case 5:
@@ -172,6 +180,15 @@ Arguments read_arguments(std::string_view args) {
     }
   });
   return result;
+}
+
+/// FNV-1a of the text of the launch grid.
+std::uint32_t shape_of(std::string_view grid) noexcept {
+  std::uint32_t hash = 2166136261U;
+  for (const char c : grid) {
+    hash = (hash ^ static_cast<unsigned char>(c)) * 16777619U;
+  }
+  return grid.empty() ? kNoId : hash & 0x7fffffffU;
 }
 
 /// The payload of one rank as the busbw of NCCL tests counts it: the larger of what goes in and
@@ -305,6 +322,7 @@ class ChromeReader {
       record.call = add_call(arguments);
       record.bytes = payload_bytes(builder_.timeline().calls[record.call]);
     }
+    record.sequence = shape_of(arguments.grid);
     builder_.add_kernel(record, arguments.collective);
   }
 

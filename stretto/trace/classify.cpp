@@ -168,7 +168,12 @@ Collective collective_of_name(std::string_view name) {
       Word{"send", Collective::kSend},
       Word{"recv", Collective::kRecv},
   };
+  constexpr std::string_view kAnonymous = "(anonymous namespace)::";
   std::string plain = lower(name);
+  for (std::size_t at = plain.find(kAnonymous); at != std::string::npos;
+       at = plain.find(kAnonymous)) {
+    plain.erase(at, kAnonymous.size());
+  }
   std::erase(plain, '_');
   // Arguments and template parameters say nothing of the operation: ncclKernel_X(ncclDevComm*,
   // ...).

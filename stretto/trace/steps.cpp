@@ -122,11 +122,15 @@ void number_steps(std::vector<HostStep>& steps, const std::vector<std::string>& 
 class Marker {
  public:
   Marker(TraceBuilder& builder, std::uint32_t rank)
-      : builder_(builder), file_(builder.file()), first_(builder.first_record()), rank_(rank) {}
+      : builder_(builder),
+        file_(builder.file()),
+        first_(builder.first_record()),
+        rank_(rank),
+        device_(has_device()) {}
 
   void mark() {
     find_host_steps();
-    std::vector<HostStep> steps = has_device() ? device_steps() : host_steps_;
+    std::vector<HostStep> steps = device_ ? device_steps() : host_steps_;
     if (steps.empty()) {
       mark_whole();
       return;
@@ -198,13 +202,14 @@ class Marker {
 
   struct Launch {
     std::uint32_t link;
+    std::uint32_t thread;
     std::int64_t at_ns;
   };
 
   void find_launches() {
     for (const Record& record : records()) {
       if (record.rank == rank_ && record.kind == RecordKind::kEnqueue) {
-        launches_.push_back({record.link, record.begin_ns});
+        launches_.push_back({record.link, record.stream, record.begin_ns});
       }
     }
     std::sort(launches_.begin(), launches_.end(), [](const Launch& a, const Launch& b) {
@@ -212,9 +217,9 @@ class Marker {
     });
   }
 
-  [[nodiscard]] std::optional<std::int64_t> launch_of(const Record& record) const {
+  [[nodiscard]] const Launch* launch_of(const Record& record) const {
     if (record.link == kNoId) {
-      return std::nullopt;
+      return nullptr;
     }
     const auto found = std::lower_bound(
         launches_.begin(),
@@ -222,9 +227,9 @@ class Marker {
         record.link,
         [](const Launch& launch, std::uint32_t link) { return launch.link < link; });
     if (found == launches_.end() || found->link != record.link) {
-      return std::nullopt;
+      return nullptr;
     }
-    return found->at_ns;
+    return &*found;
   }
 
   /// A step of the device lasts until the last of what the host launched in it has ended, and
@@ -236,12 +241,12 @@ class Marker {
     std::vector<std::int64_t> end(host_steps_.size(), kNever);
     std::int64_t before = kNever;  // end of what was launched before the first step
     for (const Record& record : records()) {
-      const auto at =
-          record.rank != rank_ || record.lane == Lane::kHost ? std::nullopt : launch_of(record);
-      if (!at) {
+      const Launch* launch =
+          record.rank != rank_ || record.lane == Lane::kHost ? nullptr : launch_of(record);
+      if (launch == nullptr) {
         continue;
       }
-      const auto step = step_at(*at);
+      const auto step = step_at(launch->at_ns);
       std::int64_t& last = step ? end[*step] : before;
       last = std::max(last, record.end_ns);
     }
@@ -266,9 +271,8 @@ class Marker {
   void mark_whole() {
     std::int64_t begin = kLatestTraceNs;
     std::int64_t end = -kLatestTraceNs;
-    const bool device = has_device();
     for (const Record& record : records()) {
-      if (record.rank == rank_ && device == (record.lane != Lane::kHost)) {
+      if (record.rank == rank_ && device_ == (record.lane != Lane::kHost)) {
         begin = std::min(begin, record.begin_ns);
         end = std::max(end, record.end_ns);
       }
@@ -279,7 +283,7 @@ class Marker {
     if (launches_.empty()) {
       find_launches();
     }
-    std::vector<HostStep> whole = {{{begin, end}, 0, builder_.name("whole trace")}};
+    std::vector<HostStep> whole = {{{begin, end}, 0, builder_.name(kWholeRecording)}};
     assign(whole);
     add_steps(whole);
     order_collectives();
@@ -315,10 +319,9 @@ class Marker {
       return;
     }
     std::map<std::uint32_t, std::size_t> count;
-    const bool device = has_device();
     for (const Record& record : records()) {
       if (record.rank == rank_ && record.kind == RecordKind::kCommunication &&
-          device == (record.lane != Lane::kHost)) {
+          device_ == (record.lane != Lane::kHost)) {
         ++count[record.step];
       }
     }
@@ -354,11 +357,10 @@ class Marker {
   /// launched before it on its device was done: what it could not begin before.
   void order_collectives() {
     std::vector<std::size_t> communication;
-    const bool device = has_device();
     const std::span<Record> all = records();
     for (std::size_t i = 0; i < all.size(); ++i) {
       if (all[i].rank == rank_ && all[i].kind == RecordKind::kCommunication &&
-          device == (all[i].lane != Lane::kHost) && all[i].step != kNoId) {
+          device_ == (all[i].lane != Lane::kHost) && all[i].step != kNoId) {
         communication.push_back(i);
       }
     }
@@ -373,64 +375,81 @@ class Marker {
       all[i].sequence = next[{all[i].step, all[i].device}]++;
       all[i].bucket = all[i].sequence;
     }
-    if (device) {
+    if (device_) {
       add_instants(communication);
     }
   }
 
+  /// Compute that a host thread launched.
   struct Work {
     std::int64_t launched_ns;
     std::int64_t ended_ns;
   };
+  using Place = std::pair<std::uint32_t, std::uint32_t>;  // device, host thread
 
   void add_instants(const std::vector<std::size_t>& communication) {
-    std::map<std::uint32_t, std::vector<Work>> work;  // by device
+    std::map<Place, std::vector<Work>> work;
     for (const Record& record : records()) {
       if (record.rank == rank_ && record.kind == RecordKind::kCompute &&
           record.lane == Lane::kCompute) {
-        if (const auto at = launch_of(record)) {
-          work[record.device].push_back({*at, record.end_ns});
+        if (const Launch* launch = launch_of(record)) {
+          work[{record.device, launch->thread}].push_back({launch->at_ns, record.end_ns});
         }
       }
     }
-    for (auto& [device, list] : work) {
+    for (auto& [place, list] : work) {
       std::sort(list.begin(), list.end(), [](const Work& a, const Work& b) {
         return a.launched_ns < b.launched_ns;
       });
-      for (std::size_t i = 1; i < list.size(); ++i) {
-        list[i].ended_ns = std::max(list[i].ended_ns, list[i - 1].ended_ns);
-      }
     }
     for (const std::size_t i : communication) {
       const Record collective = records()[i];
-      const auto launched = launch_of(collective);
-      if (!launched) {
+      const Launch* launch = launch_of(collective);
+      if (launch == nullptr) {
         continue;
       }
       Record instant = collective;
       instant.lane = Lane::kCommunication;
       instant.kind = RecordKind::kLaunched;
-      instant.begin_ns = *launched;
-      instant.end_ns = *launched;
+      instant.begin_ns = launch->at_ns;
+      instant.end_ns = launch->at_ns;
       builder_.timeline().records.push_back(instant);
-      const std::vector<Work>& list = work[collective.device];
-      const auto after = std::lower_bound(
-          list.begin(), list.end(), *launched, [](const Work& item, std::int64_t at) {
-            return item.launched_ns < at;
-          });
-      if (after != list.begin()) {
+      const auto ready_ns = ready_before(
+          work[{collective.device, launch->thread}], launch->at_ns, collective.begin_ns);
+      if (ready_ns) {
         instant.kind = RecordKind::kReady;
-        instant.begin_ns = std::prev(after)->ended_ns;
-        instant.end_ns = instant.begin_ns;
+        instant.begin_ns = *ready_ns;
+        instant.end_ns = *ready_ns;
         builder_.timeline().records.push_back(instant);
       }
     }
+  }
+
+  /// A collective waits for the stream that is current when it is launched: for the last compute
+  /// that its thread launched before. If that one was not over when the collective began, it ran on
+  /// another stream, and the one before is asked.
+  static std::optional<std::int64_t> ready_before(const std::vector<Work>& work,
+                                                  std::int64_t launched_ns,
+                                                  std::int64_t begin_ns) {
+    constexpr int kMostAsked = 256;
+    auto at = std::lower_bound(
+        work.begin(), work.end(), launched_ns, [](const Work& item, std::int64_t launched) {
+          return item.launched_ns < launched;
+        });
+    for (int asked = 0; at != work.begin() && asked < kMostAsked; ++asked) {
+      --at;
+      if (at->ended_ns <= begin_ns) {
+        return at->ended_ns;
+      }
+    }
+    return std::nullopt;
   }
 
   TraceBuilder& builder_;
   TraceFile& file_;
   std::size_t first_;
   std::uint32_t rank_;
+  bool device_;  ///< The rank has device rows. Asked once: step records are none, but no host rows.
   std::vector<HostStep> host_steps_;
   std::vector<Launch> launches_;
 };

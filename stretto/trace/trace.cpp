@@ -186,6 +186,24 @@ void read_text(Input& input, TraceBuilder& builder, std::uint32_t order) {
   }
 }
 
+void note_missing_ranks(Trace& trace, const std::map<std::uint32_t, std::size_t>& present) {
+  constexpr std::size_t kMostListed = 8;
+  const std::uint32_t world_size = trace.timeline.world_size;
+  if (present.size() >= world_size) {
+    return;
+  }
+  std::string missing;
+  std::size_t listed = 0;
+  for (std::uint32_t rank = 0; rank < world_size && listed < kMostListed; ++rank) {
+    if (!present.contains(rank)) {
+      missing += (listed++ == 0 ? "" : ", ") + std::to_string(rank);
+    }
+  }
+  trace.notes.push_back(std::to_string(present.size()) + " of " + std::to_string(world_size) +
+                        " ranks are here (missing: " + missing +
+                        (listed == kMostListed ? "..." : "") + "): numbers are of these only");
+}
+
 /// Ranks must differ, and times count from one origin.
 void put_together(Trace& trace, std::vector<std::size_t> first_records) {
   Timeline& timeline = trace.timeline;
@@ -195,7 +213,7 @@ void put_together(Trace& trace, std::vector<std::size_t> first_records) {
   std::int64_t earliest = detail::kLatestTraceNs;
   std::map<std::uint32_t, std::size_t> file_of_rank;
   for (std::size_t i = 0; i < trace.files.size(); ++i) {
-    const TraceFile& file = trace.files[i];
+    TraceFile& file = trace.files[i];
     timeline.world_size = std::max(timeline.world_size, file.world_size);
     std::uint32_t last = kNoId;
     for (std::size_t r = first_records[i]; r < first_records[i + 1]; ++r) {
@@ -208,7 +226,9 @@ void put_together(Trace& trace, std::vector<std::size_t> first_records) {
       }
       last = record.rank;
       const auto [place, added] = file_of_rank.try_emplace(record.rank, i);
-      if (!added && place->second != i) {
+      if (added) {
+        file.ranks.push_back(record.rank);
+      } else if (place->second != i) {
         throw Error(ErrorCode::kInvalidArgument,
                     {"two files are of one rank",
                      file.path,
@@ -230,6 +250,7 @@ void put_together(Trace& trace, std::vector<std::size_t> first_records) {
   timeline.origin_unix_ns = base != 0 || earliest > kYear2001 ? base + earliest : 0;
   timeline.world_size =
       std::max(timeline.world_size, static_cast<std::uint32_t>(file_of_rank.size()));
+  note_missing_ranks(trace, file_of_rank);
   std::set<std::uint32_t> steps;
   for (const Record& record : timeline.records) {
     if (record.kind == RecordKind::kStep) {

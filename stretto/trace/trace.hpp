@@ -33,18 +33,19 @@ struct TraceFile {
   std::string path;
   std::string format;  ///< `kineto`, `chrome`, `ascend`, `nsys`, `stretto`...
   std::uint32_t rank = 0;
-  std::string rank_from;            ///< `metadata`, `file name`, `order`: why it has that rank.
-  std::uint32_t world_size = 0;     ///< 0 if it does not say.
-  std::string backend;              ///< As it says: `nccl`; empty if it does not.
-  std::uint64_t bytes = 0;          ///< Of text, unpacked.
-  std::uint64_t events = 0;         ///< In the file, of every kind.
-  std::uint64_t kept = 0;           ///< Of them, now records.
-  std::uint64_t lost = 0;           ///< Of them, unreadable.
-  std::uint64_t negative = 0;       ///< With a negative duration, taken as 0.
-  std::optional<TraceFault> fault;  ///< The first one. Without `salvage` it would have thrown.
-  std::string steps_from;           ///< What marks the steps; empty if nothing does.
-  std::uint64_t unlinked = 0;       ///< Device rows whose launch is not in the file. They count.
-  std::vector<std::string> notes;   ///< What a reader of the numbers should know, in words.
+  std::string rank_from;             ///< `metadata`, `file name`, `order`: why it has that rank.
+  std::vector<std::uint32_t> ranks;  ///< All that it has records of.
+  std::uint32_t world_size = 0;      ///< 0 if it does not say.
+  std::string backend;               ///< As it says: `nccl`; empty if it does not.
+  std::uint64_t bytes = 0;           ///< Of text, unpacked.
+  std::uint64_t events = 0;          ///< In the file, of every kind.
+  std::uint64_t kept = 0;            ///< Of them, now records.
+  std::uint64_t lost = 0;            ///< Of them, unreadable.
+  std::uint64_t negative = 0;        ///< With a negative duration, taken as 0.
+  std::optional<TraceFault> fault;   ///< The first one. Without `salvage` it would have thrown.
+  std::string steps_from;            ///< What marks the steps; empty if nothing does.
+  std::uint64_t unlinked = 0;        ///< Device rows whose launch is not in the file. They count.
+  std::vector<std::string> notes;    ///< What a reader of the numbers should know, in words.
   std::vector<KernelName> kernels;
   std::int64_t base_ns = 0;  ///< Unix time that the file's times count from; 0 if it does not say.
   /// Ascend only: what the profiler itself computed (rows of its process "Overlap Analysis").
@@ -59,6 +60,7 @@ struct TraceFile {
 struct Trace {
   Timeline timeline;
   std::vector<TraceFile> files;
+  std::vector<std::string> notes;  ///< What concerns all of them: ranks that are missing.
 };
 
 struct TraceReadOptions {

@@ -116,6 +116,18 @@ inline Timeline any_timeline() {
   timeline.steps_recorded = *rc::gen::arbitrary<std::uint32_t>();
   timeline.clocks.push_back({3, *rc::gen::arbitrary<std::int64_t>(), 17});
   timeline.names = *rc::gen::nonEmpty(rc::gen::container<std::vector<std::string>>(any_name()));
+  const auto names = static_cast<std::uint32_t>(timeline.names.size());
+  const bool imported = *rc::gen::arbitrary<bool>();
+  if (imported) {
+    CollectiveCall call;
+    call.group = *rc::gen::inRange(0U, names);
+    call.group_size = *rc::gen::arbitrary<std::uint32_t>();
+    call.element_bytes = *rc::gen::inRange(0U, 16U);
+    call.in_elements = *rc::gen::inRange<std::int64_t>(-1, 1LL << 62);
+    call.sequence = *rc::gen::inRange<std::int64_t>(-1, 1LL << 62);
+    call.peer = *rc::gen::inRange(-1, 1 << 30);
+    timeline.calls.push_back(call);
+  }
   const int count = *rc::gen::inRange(0, 12);
   for (int i = 0; i < count; ++i) {
     Record record;
@@ -128,10 +140,15 @@ inline Timeline any_timeline() {
     record.bucket = any_id();
     record.sequence = any_id();
     record.rank = *rc::gen::inRange(0U, 8U);
-    record.step = *rc::gen::inRange(0U, 1U << 31);
-    record.kind = any_enum<RecordKind>(9);
-    record.lane = any_enum<Lane>(3);
-    record.collective = any_enum<Collective>(8);
+    record.step = *rc::gen::arbitrary<bool>() ? kNoId : *rc::gen::inRange(0U, 1U << 31);
+    record.kind = any_enum<RecordKind>(12);
+    record.lane = any_enum<Lane>(4);
+    record.collective = any_enum<Collective>(11);
+    if (imported) {
+      record.device = any_id();
+      record.stream = any_id();
+      record.call = *rc::gen::arbitrary<bool>() ? kNoId : 0U;
+    }
     record.algorithm = any_enum<Algorithm>(3);
     timeline.records.push_back(record);
   }
@@ -160,8 +177,18 @@ inline Summary any_summary() {
     summary.samples_per_s = *any_time_s();
     summary.scaling_efficiency = *any_time_s();
   }
-  summary.buckets.push_back(
-      {7, Bytes(*rc::gen::inRange<std::int64_t>(0, 1LL << 62)), time(), time(), time(), time()});
+  BucketSummary bucket;
+  bucket.bucket = 7;
+  bucket.collective = any_enum<Collective>(11);
+  bucket.bytes = Bytes(*rc::gen::inRange<std::int64_t>(0, 1LL << 62));
+  bucket.ready = time();
+  bucket.launched = time();
+  bucket.started = time();
+  bucket.ended = time();
+  bucket.exposed = time();
+  bucket.transfer = time();
+  bucket.waited_for = any_enum<WaitedFor>(4);
+  summary.buckets.push_back(bucket);
   summary.per_rank.push_back({3, time(), time(), time(), time()});
   return summary;
 }

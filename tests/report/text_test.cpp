@@ -129,8 +129,11 @@ TEST(SummaryText, WithoutCommunicationRatiosAreNotAvailable) {
 TEST(SummaryText, LongBucketListsKeepThoseToBlame) {
   Summary summary = known_summary();
   for (std::uint32_t b = 0; b < 50; ++b) {
-    summary.buckets.push_back(
-        {b, Bytes(8), Seconds(1), Seconds(1), Seconds(2), Seconds(b >= 45 ? 1.0 : 0.0)});
+    BucketSummary bucket;
+    bucket.bucket = b;
+    bucket.bytes = Bytes(8);
+    bucket.exposed = Seconds(b >= 45 ? 1.0 : 0.0);
+    summary.buckets.push_back(bucket);
   }
   const std::string text = text_summary(summary);
   EXPECT_NE(text.find("\n49 "), std::string::npos);

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stretto/analyze/analyze.hpp"
+
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "commands.hpp"
+#include "job.hpp"
+#include "output.hpp"
+#include "stretto/analyze/explain.hpp"
+#include "stretto/data/machine.hpp"
+#include "stretto/data/step_profile.hpp"
+#include "stretto/report/explanation.hpp"
+#include "stretto/report/report.hpp"
+#include "trace_options.hpp"
+#include "version.hpp"
+
+namespace stretto::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+struct AnalyzeFlags {
+  TraceOptions trace;
+  std::string per;
+  std::string machine;
+  std::string timeline;
+  std::string profile;
+  std::string output;
+  bool json = false;
+  bool csv = false;
+  bool classes = false;
+  bool quiet = false;
+};
+
+Per per_of(const std::string& name) {
+  if (name == "rank") {
+    return Per::kRank;
+  }
+  if (name == "step") {
+    return Per::kStep;
+  }
+  if (name == "collective") {
+    return Per::kCollective;
+  }
+  return Per::kBucket;
+}
+
+ordered_json document_of(const AnalyzeFlags& flags,
+                         const Context& context,
+                         const Trace& trace,
+                         const Explanation& explanation,
+                         const std::vector<std::string>& written) {
+  (void)flags;
+  ordered_json document = {{"schema", "stretto.analyze/1"},
+                           {"version", kVersion},
+                           {"arguments", context.arguments},
+                           {"files", files_json(trace)},
+                           {"notes", trace.notes}};
+  document.update(ordered_json::parse(to_json(explanation)));
+  for (const std::string& note : explanation.notes) {
+    document["notes"].push_back(note);
+  }
+  document["written"] = written;
+  return document;
+}
+
+/// One command that goes on from here.
+std::string next_of(const AnalyzeFlags& flags, const Explanation& explanation) {
+  constexpr std::size_t kMostNamed = 4;
+  std::vector<std::string> arguments = {"analyze"};
+  if (flags.trace.paths.size() > kMostNamed) {
+    return "the same with --per " +
+           std::string(explanation.has_communication() ? "bucket" : "rank");
+  }
+  arguments.insert(arguments.end(), flags.trace.paths.begin(), flags.trace.paths.end());
+  if (!explanation.has_communication()) {
+    arguments.emplace_back("--classes");
+  } else if (explanation.summary && explanation.summary->buckets.size() > 1) {
+    arguments.emplace_back("--per");
+    arguments.emplace_back("bucket");
+  } else {
+    arguments.emplace_back("--per");
+    arguments.emplace_back("collective");
+  }
+  return command_line(arguments);
+}
+
+std::string text_of(const AnalyzeFlags& flags, const Trace& trace, const Explanation& explanation) {
+  std::string text = text_explanation(explanation);
+  if (!explanation.has_communication()) {
+    text += fmt::format("\nlooked for {}; name yours with --comm-regex\n",
+                        CommunicationRules::looked_for());
+  }
+  std::uint64_t events = 0;
+  for (const TraceFile& file : trace.files) {
+    events += file.events;
+  }
+  text += fmt::format(
+      "\n{} {} read, {} events; steps from {}\n",
+      trace.files.size(),
+      trace.files.size() == 1 ? "file" : "files",
+      events,
+      trace.files[0].steps_from.empty() ? "nothing: no step is marked" : trace.files[0].steps_from);
+  return text + fmt::format("next: {}\n", next_of(flags, explanation));
+}
+
+std::vector<std::string> write_artifacts(const AnalyzeFlags& flags, const Timeline& timeline) {
+  std::vector<std::string> written;
+  if (!flags.timeline.empty()) {
+    write_file(
+        flags.timeline,
+        flags.timeline.ends_with(".trace.json") ? chrome_trace(timeline) : to_json(timeline));
+    written.push_back(flags.timeline);
+  }
+  if (!flags.profile.empty()) {
+    write_file(flags.profile, to_json(step_profile_of_trace(timeline)));
+    written.push_back(flags.profile);
+  }
+  return written;
+}
+
+int run_analyze(const AnalyzeFlags& flags, const Context& context) {
+  AnalyzeOptions options;
+  if (!flags.machine.empty()) {
+    options.machine = load_machine("--machine", flags.machine);
+  }
+  const Trace trace = flags.trace.read(flags.json || flags.csv || flags.quiet);
+  if (!flags.json) {
+    std::fputs(warnings_of(trace).c_str(), stderr);
+  }
+  const Explanation explanation = explain(trace.timeline, options);
+  const std::vector<std::string> written = write_artifacts(flags, trace.timeline);
+  if (!flags.json) {
+    for (const std::string& note : explanation.notes) {
+      std::fputs(fmt::format("warning: {}\n", note).c_str(), stderr);
+    }
+  }
+  std::string result;
+  if (flags.json) {
+    result = document_of(flags, context, trace, explanation, written)
+                 .dump(2, ' ', false, ordered_json::error_handler_t::replace) +
+             "\n";
+  } else if (flags.classes) {
+    result = class_table(trace);
+  } else if (!flags.per.empty() || flags.csv) {
+    const Per per = flags.per.empty() ? Per::kBucket : per_of(flags.per);
+    const std::vector<StepNumbers> steps =
+        per == Per::kStep ? step_numbers(trace.timeline) : std::vector<StepNumbers>();
+    result = flags.csv ? csv_table(explanation, steps, per) : text_table(explanation, steps, per);
+  } else {
+    result = text_of(flags, trace, explanation);
+  }
+  if (flags.output.empty()) {
+    write_stdout(result);
+  } else {
+    write_file(flags.output, result);
+  }
+  return 0;
+}
+
+}  // namespace
+
+Action add_analyze(CLI::App& app) {
+  app.description(
+      "Says how long devices wait for communication in a profiler's trace, where and why");
+  app.footer("Reads " + trace_formats() +
+             ".\n\nExamples:\n"
+             "  stretto analyze trace_rank0.json.gz\n"
+             "  stretto analyze traces/ --per bucket\n"
+             "  stretto analyze traces/*.json.gz --json > result.json\n"
+             "  stretto analyze trace.json --comm-regex 'my_all_to_all'");
+  const auto flags = std::make_shared<AnalyzeFlags>();
+  flags->trace.add_to(app);
+  app.add_option("--per", flags->per, "One whole table: rank, step, collective or bucket")
+      ->check(CLI::IsMember({"rank", "step", "collective", "bucket"}))
+      ->type_name("WHAT");
+  app.add_option("--machine",
+                 flags->machine,
+                 "Bound for this machine instead of the costs fitted to the trace (file, or "
+                 "4@5Gbit/s,50us)")
+      ->type_name("M");
+  app.add_option("--timeline",
+                 flags->timeline,
+                 "Write what was read; a name ending in .trace.json gives a Chrome trace")
+      ->type_name("FILE");
+  app.add_option("--profile", flags->profile, "Write the step as input of a planner or of replay")
+      ->type_name("FILE");
+  app.add_option("-o,--output", flags->output, "Write the result there instead of to stdout")
+      ->type_name("FILE");
+  app.add_flag("--classes", flags->classes, "List which kernels count as what, and by which rule");
+  app.add_flag("--json", flags->json, "One JSON document on stdout");
+  app.add_flag("--csv", flags->csv, "The table of --per (default bucket) as CSV");
+  app.add_flag("-q,--quiet", flags->quiet, "No progress");
+  return [flags](const Context& context) { return run_analyze(*flags, context); };
+}
+
+}  // namespace stretto::cli

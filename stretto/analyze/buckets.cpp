@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stretto/analyze/buckets.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <unordered_map>
+#include <utility>
+
+#include "stretto/base/intervals.hpp"
+#include "stretto/base/statistics.hpp"
+
+namespace stretto::detail {
+namespace {
+
+using Series = std::vector<double>;
+
+Seconds median_of(const Series& ns) {
+  return Seconds(median(ns) / 1e9);
+}
+
+/// One bucket on one rank in one step. Times from the step's begin; -1 = not recorded.
+struct BucketOnRank {
+  Collective collective = Collective::kNone;
+  std::int64_t bytes = 0;
+  std::int64_t ready_ns = -1;
+  std::int64_t launched_ns = -1;
+  std::int64_t started_ns = -1;
+  std::int64_t ended_ns = -1;
+  std::int64_t exposed_ns = 0;
+  std::int64_t duration_ns = 0;
+  WaitedFor waited_for = WaitedFor::kUnknown;
+  std::uint32_t stream = kNoId;
+  std::vector<Interval> communication;
+};
+
+std::int64_t earlier(std::int64_t a, std::int64_t b) {
+  return a < 0 ? b : b < 0 ? a : std::min(a, b);
+}
+
+/// Buckets of records that say none, from those of the same link that do.
+std::unordered_map<std::uint32_t, std::uint32_t> buckets_by_link(const RankStep& rank) {
+  std::unordered_map<std::uint32_t, std::uint32_t> by_link;
+  for (const Record* record : rank.records) {
+    if (record->link != kNoId && record->bucket != kNoId) {
+      by_link[record->link] = record->bucket;
+    }
+  }
+  return by_link;
+}
+
+void collect(const RankStep& rank, std::map<std::uint32_t, BucketOnRank>& buckets) {
+  const auto by_link = buckets_by_link(rank);
+  for (const Record* record : rank.records) {
+    std::uint32_t id = record->bucket;
+    if (id == kNoId && record->kind == RecordKind::kReady) {
+      const auto linked = by_link.find(record->link);
+      id = linked == by_link.end() ? kNoId : linked->second;
+    }
+    if (id == kNoId) {
+      continue;
+    }
+    const std::int64_t at_ns = rank.since_begin_ns(record->begin_ns);
+    if (record->kind == RecordKind::kReady) {
+      buckets[id].ready_ns = std::max(buckets[id].ready_ns, at_ns);
+    } else if (record->kind == RecordKind::kLaunched) {
+      buckets[id].launched_ns = earlier(buckets[id].launched_ns, at_ns);
+    } else if (record->kind == RecordKind::kCommunication) {
+      BucketOnRank& bucket = buckets[id];
+      bucket.bytes = std::max(bucket.bytes, record->bytes);
+      bucket.collective = record->collective;
+      bucket.stream = record->stream;
+      bucket.started_ns = earlier(bucket.started_ns, at_ns);
+      bucket.ended_ns = std::max(bucket.ended_ns, rank.since_begin_ns(record->end_ns));
+      bucket.duration_ns += record->end_ns - record->begin_ns;
+      bucket.communication.push_back(rank.clip(*record));
+    }
+  }
+  std::erase_if(buckets, [](const auto& entry) { return entry.second.communication.empty(); });
+}
+
+/// Of what held the begin of each back, the last to be over.
+void find_reasons(std::map<std::uint32_t, BucketOnRank>& buckets) {
+  std::vector<BucketOnRank*> by_start;
+  for (auto& [id, bucket] : buckets) {
+    by_start.push_back(&bucket);
+  }
+  std::stable_sort(by_start.begin(), by_start.end(), [](const auto* a, const auto* b) {
+    return a->started_ns < b->started_ns;
+  });
+  std::map<std::uint32_t, std::int64_t> stream_free;
+  for (BucketOnRank* bucket : by_start) {
+    const auto [free, first] = stream_free.try_emplace(bucket->stream, -1);
+    if (bucket->ready_ns >= 0 || bucket->launched_ns >= 0) {
+      // In doubt what could not be helped: gradients, then the line, then the host.
+      const std::array candidates = {
+          std::pair(bucket->ready_ns, WaitedFor::kGradients),
+          std::pair(free->second <= bucket->started_ns ? free->second : -1,
+                    WaitedFor::kEarlierCommunication),
+          std::pair(bucket->launched_ns, WaitedFor::kLaunch)};
+      bucket->waited_for =
+          std::max_element(candidates.begin(), candidates.end(), [](const auto& a, const auto& b) {
+            return a.first < b.first;
+          })->second;
+    }
+    free->second = std::max(free->second, bucket->ended_ns);
+  }
+}
+
+std::map<std::uint32_t, BucketOnRank> measure(const RankStep& rank, const Activities& activities) {
+  std::map<std::uint32_t, BucketOnRank> buckets;
+  collect(rank, buckets);
+  find_reasons(buckets);
+  for (auto& [id, bucket] : buckets) {
+    const IntervalSet communication(std::move(bucket.communication));
+    for (const Interval& piece : communication.intervals()) {
+      bucket.exposed_ns += piece.end_ns - piece.begin_ns -
+                           activities.within_ns(rank.rank, &Activity::compute, piece);
+    }
+    if (bucket.launched_ns < 0) {
+      bucket.launched_ns = communication.empty()
+                               ? bucket.ended_ns
+                               : rank.since_begin_ns(communication.intervals().front().begin_ns);
+    }
+    if (bucket.ready_ns < 0) {  // part of a tensor whose kReady stands with another bucket
+      bucket.ready_ns = bucket.launched_ns;
+    }
+  }
+  return buckets;
+}
+
+struct BucketSeries {
+  Collective collective = Collective::kNone;
+  std::int64_t bytes = 0;
+  Series ready, launched, started, ended, exposed, transfer;
+  std::array<std::size_t, 4> reasons{};  // times each WaitedFor was it
+};
+
+/// All ranks' numbers of one step.
+struct BucketInStep {
+  BucketOnRank latest;
+  std::int64_t shortest_ns = 0;
+  std::int64_t exposed_sum_ns = 0;
+  double ranks = 0.0;
+};
+
+void add_step(const Step& step,
+              const Activities& activities,
+              std::map<std::uint32_t, BucketSeries>& series) {
+  std::map<std::uint32_t, BucketInStep> all;
+  for (const RankStep& rank : step.ranks) {
+    for (const auto& [id, bucket] : measure(rank, activities)) {
+      BucketInStep& sum = all[id];
+      sum.shortest_ns =
+          sum.ranks == 0.0 ? bucket.duration_ns : std::min(sum.shortest_ns, bucket.duration_ns);
+      sum.latest.collective = bucket.collective;
+      sum.latest.bytes = std::max(sum.latest.bytes, bucket.bytes);
+      sum.latest.ready_ns = std::max(sum.latest.ready_ns, bucket.ready_ns);
+      sum.latest.launched_ns = std::max(sum.latest.launched_ns, bucket.launched_ns);
+      sum.latest.started_ns = std::max(sum.latest.started_ns, bucket.started_ns);
+      sum.latest.ended_ns = std::max(sum.latest.ended_ns, bucket.ended_ns);
+      sum.exposed_sum_ns += bucket.exposed_ns;
+      sum.ranks += 1.0;
+      ++series[id].reasons[static_cast<std::size_t>(bucket.waited_for)];
+    }
+  }
+  for (const auto& [id, sum] : all) {
+    BucketSeries& bucket = series[id];
+    bucket.collective = sum.latest.collective;
+    bucket.bytes = std::max(bucket.bytes, sum.latest.bytes);
+    bucket.ready.push_back(static_cast<double>(sum.latest.ready_ns));
+    bucket.launched.push_back(static_cast<double>(sum.latest.launched_ns));
+    bucket.started.push_back(static_cast<double>(sum.latest.started_ns));
+    bucket.ended.push_back(static_cast<double>(sum.latest.ended_ns));
+    bucket.exposed.push_back(static_cast<double>(sum.exposed_sum_ns) / sum.ranks);
+    bucket.transfer.push_back(static_cast<double>(sum.shortest_ns));
+  }
+}
+
+}  // namespace
+
+std::vector<BucketSummary> summarize_buckets(const std::vector<Step>& steps,
+                                             const Activities& activities) {
+  std::map<std::uint32_t, BucketSeries> series;
+  for (const Step& step : steps) {
+    add_step(step, activities, series);
+  }
+  std::vector<BucketSummary> buckets;
+  buckets.reserve(series.size());
+  for (const auto& [id, bucket] : series) {
+    BucketSummary summary;
+    summary.bucket = id;
+    summary.collective = bucket.collective;
+    summary.bytes = Bytes(bucket.bytes);
+    summary.ready = median_of(bucket.ready);
+    summary.launched = median_of(bucket.launched);
+    summary.started = median_of(bucket.started);
+    summary.ended = median_of(bucket.ended);
+    summary.exposed = median_of(bucket.exposed);
+    summary.transfer = median_of(bucket.transfer);
+    const auto most = std::max_element(bucket.reasons.begin() + 1, bucket.reasons.end());
+    summary.waited_for =
+        *most == 0 ? WaitedFor::kUnknown : static_cast<WaitedFor>(most - bucket.reasons.begin());
+    buckets.push_back(summary);
+  }
+  return buckets;
+}
+
+}  // namespace stretto::detail

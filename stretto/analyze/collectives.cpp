@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stretto/analyze/collectives.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <map>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+
+#include "stretto/analyze/matching.hpp"
+#include "stretto/base/statistics.hpp"
+
+namespace stretto {
+namespace {
+
+using detail::MatchedCall;
+
+Seconds from_ns(double ns) {
+  return Seconds(ns / 1e9);
+}
+
+using Kind = std::tuple<Collective, std::uint32_t, std::uint32_t, std::int64_t>;
+
+/// Collective, its name if that is all there is, group, bytes.
+Kind kind_of(const Timeline& timeline, const Record& record) {
+  const std::uint32_t group = record.call == kNoId ? kNoId : timeline.calls[record.call].group;
+  const std::uint32_t name = record.collective == Collective::kNone ? record.name : kNoId;
+  return {record.collective, name, group, record.bytes};
+}
+
+struct KindSeries {
+  std::vector<double> durations_ns;
+  std::vector<double> transfers_ns;
+  std::map<std::uint32_t, std::int64_t> total_ns;  // by rank
+  std::uint32_t group_size = 0;
+  std::uint32_t name = 0;
+};
+
+/// NCCL tests, doc/PERFORMANCE.md.
+double bus_factor(Collective collective, std::uint32_t ranks) {
+  const double n = ranks;
+  switch (collective) {
+    case Collective::kAllReduce:
+      return 2.0 * (n - 1.0) / n;
+    case Collective::kAllGather:
+    case Collective::kReduceScatter:
+    case Collective::kAllToAll:
+      return (n - 1.0) / n;
+    default:
+      return 1.0;
+  }
+}
+
+bool factor_needs_ranks(Collective collective) {
+  return bus_factor(collective, 2) != 1.0 || collective == Collective::kAllReduce;
+}
+
+CollectiveSummary summarize(const Timeline& timeline, const Kind& kind, KindSeries& series) {
+  CollectiveSummary summary;
+  summary.collective = std::get<0>(kind);
+  summary.name = timeline.names[series.name];
+  const std::uint32_t group = std::get<2>(kind);
+  summary.group = group == kNoId ? std::string() : timeline.names[group];
+  summary.group_size = series.group_size;
+  summary.bytes = Bytes(std::get<3>(kind));
+  summary.count =
+      static_cast<std::int64_t>(std::llround(static_cast<double>(series.durations_ns.size()) /
+                                             static_cast<double>(series.total_ns.size())));
+  summary.duration_least = from_ns(quantile(series.durations_ns, 0.0));
+  summary.duration_median = from_ns(quantile(series.durations_ns, 0.5));
+  summary.duration_p90 = from_ns(quantile(series.durations_ns, 0.9));
+  summary.duration_most = from_ns(quantile(series.durations_ns, 1.0));
+  double total_ns = 0.0;
+  for (const auto& [rank, ns] : series.total_ns) {
+    total_ns += static_cast<double>(ns);
+  }
+  summary.total = from_ns(total_ns / static_cast<double>(series.total_ns.size()));
+  summary.matched = !series.transfers_ns.empty();
+  summary.transfer =
+      summary.matched ? from_ns(median(series.transfers_ns)) : summary.duration_least;
+  if (summary.bytes > Bytes(0) && summary.transfer.count() > 0.0) {
+    const double rate = static_cast<double>(summary.bytes.count()) / summary.transfer.count();
+    summary.algorithm_bandwidth = BytesPerSecond(rate);
+    if (summary.group_size > 1 || !factor_needs_ranks(summary.collective)) {
+      summary.bus_bandwidth =
+          BytesPerSecond(rate * bus_factor(summary.collective, summary.group_size));
+    }
+  }
+  return summary;
+}
+
+std::vector<RankWaiting> waiting_of(const std::vector<MatchedCall>& calls) {
+  std::map<std::uint32_t, RankWaiting> ranks;
+  for (const MatchedCall& call : calls) {
+    const Record* last = call.records.front();
+    std::int64_t longest_ns = 0;
+    for (const Record* record : call.records) {
+      const std::int64_t duration_ns = record->end_ns - record->begin_ns;
+      RankWaiting& rank = ranks[record->rank];
+      rank.rank = record->rank;
+      rank.waited += from_ns(static_cast<double>(duration_ns - call.transfer_ns()));
+      longest_ns = std::max(longest_ns, duration_ns - call.transfer_ns());
+      if (record->begin_ns > last->begin_ns) {
+        last = record;
+      }
+    }
+    ++ranks[last->rank].last;
+    ranks[last->rank].made_others_wait += from_ns(static_cast<double>(longest_ns));
+  }
+  std::vector<RankWaiting> list;
+  for (const auto& [number, rank] : ranks) {
+    list.push_back(rank);
+  }
+  std::stable_sort(list.begin(), list.end(), [](const RankWaiting& a, const RankWaiting& b) {
+    return a.made_others_wait > b.made_others_wait;
+  });
+  return list;
+}
+
+}  // namespace
+
+CollectiveReport report_collectives(const Timeline& timeline) {
+  CollectiveReport report;
+  const detail::Matching matching = detail::match_collectives(timeline);
+  report.notes = matching.notes;
+  report.matched = static_cast<std::int64_t>(matching.calls.size());
+  report.unmatched = matching.unmatched;
+  std::map<Kind, KindSeries> kinds;
+  for (const Record* record : detail::counted_collectives(timeline)) {
+    KindSeries& series = kinds[kind_of(timeline, *record)];
+    series.name = record->name;
+    const std::int64_t duration_ns = record->end_ns - record->begin_ns;
+    series.durations_ns.push_back(static_cast<double>(duration_ns));
+    series.total_ns[record->rank] += duration_ns;
+    const std::uint32_t said = record->call == kNoId ? 0 : timeline.calls[record->call].group_size;
+    series.group_size = std::max(series.group_size, said != 0 ? said : timeline.world_size);
+  }
+  for (const MatchedCall& call : matching.calls) {
+    kinds[kind_of(timeline, *call.records.front())].transfers_ns.push_back(
+        static_cast<double>(call.transfer_ns()));
+  }
+  for (auto& [kind, series] : kinds) {
+    report.kinds.push_back(summarize(timeline, kind, series));
+  }
+  std::stable_sort(
+      report.kinds.begin(),
+      report.kinds.end(),
+      [](const CollectiveSummary& a, const CollectiveSummary& b) { return a.total > b.total; });
+  if (!matching.calls.empty()) {
+    report.ranks = waiting_of(matching.calls);
+  }
+  return report;
+}
+
+std::vector<std::string> align_clocks(Timeline& timeline) {
+  constexpr double kLeastNs = 100e3;
+  const detail::Matching matching = detail::match_collectives(timeline);
+  std::map<std::uint32_t, std::vector<double>> differences_ns;
+  for (const MatchedCall& call : matching.calls) {
+    const Record* first = call.records.front();
+    for (const Record* record : call.records) {
+      if (record->rank != first->rank) {
+        differences_ns[record->rank].push_back(static_cast<double>(record->end_ns - first->end_ns));
+      }
+    }
+  }
+  std::vector<std::string> notes;
+  std::unordered_map<std::uint32_t, std::int64_t> shift_ns;
+  for (const auto& [rank, values] : differences_ns) {
+    const double offset_ns = median(values);
+    std::vector<double> deviations;
+    deviations.reserve(values.size());
+    for (const double value : values) {
+      deviations.push_back(std::abs(value - offset_ns));
+    }
+    const double residual_ns = median(std::move(deviations));
+    RankClock clock{rank, 0, std::llround(residual_ns)};
+    if (std::abs(offset_ns) > std::max(kLeastNs, 3.0 * residual_ns)) {
+      clock.offset_ns = -std::llround(offset_ns);
+      shift_ns[rank] = clock.offset_ns;
+      notes.push_back(
+          "rank " + std::to_string(rank) + " ends the same collectives " +
+          format(from_ns(std::abs(offset_ns))) + (offset_ns > 0 ? " later" : " earlier") +
+          " than the first rank by its clock: shifted (from " + std::to_string(values.size()) +
+          " collectives, residual " + format(from_ns(residual_ns)) + ")");
+    }
+    timeline.clocks.push_back(clock);
+  }
+  if (!shift_ns.empty()) {
+    for (Record& record : timeline.records) {
+      if (const auto shift = shift_ns.find(record.rank); shift != shift_ns.end()) {
+        record.begin_ns += shift->second;
+        record.end_ns += shift->second;
+      }
+    }
+  }
+  return notes;
+}
+
+std::optional<FittedExchange> fit_exchange(const CollectiveReport& report) {
+  constexpr std::int64_t kCallsWithoutMatch = 10;
+  struct Point {
+    double bytes;
+    double seconds;
+  };
+  std::map<std::int64_t, std::vector<double>> by_size;
+  for (const CollectiveSummary& kind : report.kinds) {
+    // The shortest of a few calls on one rank still holds waiting for the others.
+    const bool believable = kind.matched || kind.count >= kCallsWithoutMatch;
+    if (kind.collective == Collective::kAllReduce && believable && kind.bytes > Bytes(0) &&
+        kind.transfer.count() > 0.0) {
+      by_size[kind.bytes.count()].push_back(kind.transfer.count());
+    }
+  }
+  std::vector<Point> points;
+  for (auto& [bytes, seconds] : by_size) {
+    points.push_back(
+        {static_cast<double>(bytes), *std::min_element(seconds.begin(), seconds.end())});
+  }
+  if (points.size() < 2 || points.back().bytes < 2.0 * points.front().bytes) {
+    return std::nullopt;
+  }
+  std::vector<double> slopes;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    for (std::size_t j = i + 1; j < points.size(); ++j) {
+      slopes.push_back((points[j].seconds - points[i].seconds) /
+                       (points[j].bytes - points[i].bytes));
+    }
+  }
+  FittedExchange fitted;
+  fitted.sizes = points.size();
+  fitted.cost.seconds_per_byte = std::max(0.0, median(std::move(slopes)));
+  std::vector<double> intercepts;
+  for (const Point& point : points) {
+    intercepts.push_back(point.seconds - fitted.cost.seconds_per_byte * point.bytes);
+  }
+  fitted.cost.latency = Seconds(std::max(0.0, median(std::move(intercepts))));
+  std::vector<double> errors;
+  for (const Point& point : points) {
+    const double predicted =
+        fitted.cost.latency.count() + fitted.cost.seconds_per_byte * point.bytes;
+    errors.push_back(std::abs(predicted / point.seconds - 1.0));
+  }
+  fitted.median_error = median(std::move(errors));
+  return fitted;
+}
+
+}  // namespace stretto

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "stretto/base/units.hpp"
+#include "stretto/data/collective.hpp"
+#include "stretto/data/timeline.hpp"
+#include "stretto/plan/bound.hpp"
+
+namespace stretto {
+
+/// All calls of one kind, size and process group.
+struct CollectiveSummary {
+  Collective collective = Collective::kNone;
+  std::string name;   ///< Of the kernel or row, as far as it says more than the collective.
+  std::string group;  ///< Process group; empty if the trace does not say.
+  std::uint32_t group_size = 0;  ///< 0 if the trace does not say.
+  Bytes bytes{};                 ///< Larger of what goes in and out of a rank; 0 if not said.
+  std::int64_t count = 0;        ///< Calls per rank that has any.
+  Seconds duration_least{};      ///< Over all calls on all ranks.
+  Seconds duration_median{};
+  Seconds duration_p90{};
+  Seconds duration_most{};
+  Seconds total{};  ///< Mean over ranks of the sum of durations.
+  /// Median of the time on the wire: of matched calls the shortest over ranks, because the others'
+  /// durations hold waiting for those that come late. Without a match: the shortest of all calls,
+  /// an upper limit of the time on the wire.
+  Seconds transfer{};
+  bool matched = false;
+  /// bytes / transfer, and that times the factor of NCCL tests (all_reduce 2(n-1)/n; all_gather,
+  /// reduce_scatter, all_to_all (n-1)/n; others 1). Absent without bytes, or for bus without n.
+  std::optional<BytesPerSecond> algorithm_bandwidth;
+  std::optional<BytesPerSecond> bus_bandwidth;
+};
+
+/// How much one rank waited for others inside of its collectives, and made others wait.
+struct RankWaiting {
+  std::uint32_t rank = 0;
+  Seconds waited{};            ///< Sum of duration minus the shortest over ranks.
+  std::int64_t last = 0;       ///< Of the matched calls, those it began last.
+  Seconds made_others_wait{};  ///< Of those calls, what the rank that waited most waited.
+};
+
+struct CollectiveReport {
+  std::vector<CollectiveSummary> kinds;  ///< Longest total first.
+  std::vector<RankWaiting> ranks;        ///< Who made others wait most, first; empty if unmatched.
+  std::int64_t matched = 0;              ///< Calls found on every rank of their group.
+  std::int64_t unmatched = 0;
+  std::vector<std::string> notes;
+};
+
+/// Calls are matched across ranks by process group and number within it: the trace's own sequence
+/// number where it has one, else their order on each rank, which is the same on all ranks if the
+/// program is right. Where counts or kinds differ the group is left unmatched and a note says so.
+[[nodiscard]] CollectiveReport report_collectives(const Timeline& timeline);
+
+/// Brings the ranks' clocks together: matched collectives end at the same moment everywhere, but
+/// for microseconds. Shifts a rank's records by the median difference to the first rank, if that
+/// is more than three times its spread and 100 us; fills Timeline::clocks.
+/// @return notes, one for each rank that was shifted.
+std::vector<std::string> align_clocks(Timeline& timeline);
+
+/// What one all_reduce of these ranks cost: latency + bytes * seconds_per_byte, through the lower
+/// envelope of transfer times over sizes (median per size; slope by Theil and Sen, then the median
+/// intercept, not below 0).
+struct FittedExchange {
+  ExchangeCost cost;
+  std::size_t sizes = 0;      ///< Distinct sizes it stands on.
+  double median_error = 0.0;  ///< Of time, relative.
+};
+/// Sizes count whose calls are matched, or that one rank alone called ten times or more: the
+/// shortest of them then is near the time on the wire.
+/// Absent with fewer than two such sizes that differ by a factor of two or more.
+[[nodiscard]] std::optional<FittedExchange> fit_exchange(const CollectiveReport& report);
+
+}  // namespace stretto

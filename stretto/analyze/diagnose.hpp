@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "stretto/analyze/explain.hpp"
+
+/// Private to analyze/: not installed.
+namespace stretto::detail {
+
+[[nodiscard]] std::optional<Slowdown> measure_slowdown(const Timeline& timeline);
+
+/// Adds the diagnoses to an explanation that has all else.
+void diagnose(const Timeline& timeline, Explanation& explanation);
+
+}  // namespace stretto::detail

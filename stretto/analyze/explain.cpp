@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stretto/analyze/explain.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "stretto/analyze/diagnose.hpp"
+#include "stretto/base/error.hpp"
+
+namespace stretto {
+namespace {
+
+bool has_steps(const Timeline& timeline) {
+  return std::any_of(timeline.records.begin(), timeline.records.end(), [](const Record& record) {
+    return record.kind == RecordKind::kStep && record.end_ns > record.begin_ns;
+  });
+}
+
+bool is_imported(const Timeline& timeline) {
+  return std::any_of(timeline.records.begin(), timeline.records.end(), [](const Record& record) {
+    return record.device != kNoId || record.lane == Lane::kHost;
+  });
+}
+
+bool is_gradient_exchange(const BucketSummary& bucket) {
+  return bucket.bytes > Bytes(0) && (bucket.collective == Collective::kAllReduce ||
+                                     bucket.collective == Collective::kReduceScatter);
+}
+
+}  // namespace
+
+std::string_view to_string(Diagnosis::Weight weight) noexcept {
+  switch (weight) {
+    case Diagnosis::Weight::kNote:
+      return "note";
+    case Diagnosis::Weight::kCause:
+      return "cause";
+    case Diagnosis::Weight::kFirst:
+      return "first";
+  }
+  return "note";
+}
+
+bool Explanation::has_communication() const noexcept {
+  const auto communicates = [](const auto& totals) { return totals.communication_count > 0; };
+  return std::any_of(devices.begin(), devices.end(), communicates) ||
+         (host_only && std::any_of(hosts.begin(), hosts.end(), communicates));
+}
+
+std::optional<Seconds> Explanation::least_exposed() const {
+  if (!summary || !summary->bound) {
+    return std::nullopt;
+  }
+  return std::clamp(
+      *summary->bound - (summary->step - summary->exposed), Seconds(0), summary->exposed);
+}
+
+Explanation explain(const Timeline& timeline, const AnalyzeOptions& options) {
+  Explanation explanation;
+  explanation.devices = device_totals(timeline);
+  explanation.hosts = host_totals(timeline);
+  explanation.host_only = explanation.devices.empty();
+  explanation.collectives = report_collectives(timeline);
+  explanation.fitted = fit_exchange(explanation.collectives);
+  explanation.slowdown = detail::measure_slowdown(timeline);
+  explanation.notes = explanation.collectives.notes;
+  if (has_steps(timeline)) {
+    AnalyzeOptions all = options;
+    all.keep_idle = all.keep_idle || is_imported(timeline);
+    if (!all.machine && !all.cost && explanation.fitted) {
+      all.cost = explanation.fitted->cost;
+    }
+    explanation.summary = analyze(timeline, all);
+  }
+  for (const Record& record : timeline.records) {
+    if (record.kind == RecordKind::kStep && record.name < timeline.names.size() &&
+        timeline.names[record.name] == kWholeRecording) {
+      explanation.steps_marked = false;
+    }
+  }
+  detail::diagnose(timeline, explanation);
+  return explanation;
+}
+
+StepProfile step_profile_of_trace(const Timeline& timeline) {
+  AnalyzeOptions options;
+  const Summary summary = analyze(timeline, options);
+  StepProfile profile;
+  profile.model = timeline.source;
+  profile.basis = Basis::kMeasured;
+  profile.assumptions = "from a trace: median of " + std::to_string(summary.steps) +
+                        " steps; its collectives stand for the gradients they carried";
+  profile.beside_communication = summary.exposed < summary.communication;
+  for (const BucketSummary& bucket : summary.buckets) {
+    if (is_gradient_exchange(bucket)) {
+      const std::int64_t elements = (bucket.bytes.count() + 3) / 4;
+      profile.tensors.push_back(
+          {"bucket " + std::to_string(bucket.bucket), DType::kF32, {elements}, bucket.ready});
+    }
+  }
+  if (profile.tensors.empty()) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        {"the trace does not say what its gradients were",
+         {},
+         std::to_string(summary.buckets.size()) + " collectives per step, none an all_reduce or "
+                                                  "reduce_scatter of known size",
+         "collectives with sizes, as PyTorch 2.1 and later record them",
+         {}});
+  }
+  std::stable_sort(
+      profile.tensors.begin(),
+      profile.tensors.end(),
+      [](const ProfileTensor& a, const ProfileTensor& b) { return a.ready < b.ready; });
+  profile.forward_end = std::min(profile.tensors.front().ready, summary.step - summary.exposed);
+  profile.backward_end = profile.tensors.back().ready;
+  profile.compute_end = std::max(profile.backward_end, summary.step - summary.exposed);
+  return profile;
+}
+
+}  // namespace stretto

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "stretto/analyze/explain.hpp"
+
+namespace stretto {
+
+/// The answer in one line: exposed communication per step, its share, how little is unavoidable,
+/// and the bucket to blame.
+[[nodiscard]] std::string verdict(const Explanation& explanation);
+
+/// Verdict, numbers, the buckets and collectives that matter, ranks that wait, diagnoses.
+[[nodiscard]] std::string text_explanation(const Explanation& explanation);
+
+/// One table of an explanation, whole.
+enum class Per : std::uint8_t { kRank, kStep, kCollective, kBucket };
+
+/// For people.
+[[nodiscard]] std::string text_table(const Explanation& explanation,
+                                     const std::vector<StepNumbers>& steps,
+                                     Per per);
+/// RFC 4180; a unit in every column's name, times in seconds.
+[[nodiscard]] std::string csv_table(const Explanation& explanation,
+                                    const std::vector<StepNumbers>& steps,
+                                    Per per);
+
+/// A JSON object with the members summary, buckets, collectives, stragglers, diagnoses...
+[[nodiscard]] std::string to_json(const Explanation& explanation);
+
+}  // namespace stretto

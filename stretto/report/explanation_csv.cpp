@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "stretto/report/explanation.hpp"
+
+namespace stretto {
+namespace {
+
+/// RFC 4180: quoted if it has to be.
+std::string field(std::string_view text) {
+  if (text.find_first_of("\",\r\n") == std::string_view::npos) {
+    return std::string(text);
+  }
+  std::string quoted = "\"";
+  for (const char c : text) {
+    quoted += c;
+    if (c == '"') {
+      quoted += c;
+    }
+  }
+  return quoted + "\"";
+}
+
+std::string field(Seconds time) {
+  return fmt::format("{}", time.count());
+}
+std::string field(const std::optional<BytesPerSecond>& rate) {
+  return rate ? fmt::format("{}", rate->value()) : std::string();
+}
+std::string field(std::int64_t number) {
+  return std::to_string(number);
+}
+std::string field(std::uint32_t number) {
+  return std::to_string(number);
+}
+
+template <typename... Values>
+void line(std::string& text, const Values&... values) {
+  std::size_t left = sizeof...(values);
+  ((text += field(values), text += --left == 0 ? "\r\n" : ","), ...);
+}
+
+}  // namespace
+
+std::string csv_table(const Explanation& explanation,
+                      const std::vector<StepNumbers>& steps,
+                      Per per) {
+  std::string text;
+  switch (per) {
+    case Per::kRank:
+      text =
+          "rank,device,span_ns,compute_ns,communication_ns,communication_sum_ns,exposed_ns,hidden_"
+          "ns,"
+          "exposed_copies_ns,idle_ns,communication_count,compute_count\r\n";
+      for (const DeviceTotals& d : explanation.devices) {
+        line(text,
+             d.rank,
+             d.device == kNoId ? std::string() : std::to_string(d.device),
+             d.span_ns,
+             d.compute_ns,
+             d.communication_ns,
+             d.communication_sum_ns,
+             d.exposed_ns,
+             d.hidden_ns,
+             d.exposed_copies_ns,
+             d.idle_ns,
+             d.communication_count,
+             d.compute_count);
+      }
+      for (const HostTotals& h : explanation.hosts) {
+        if (explanation.host_only) {
+          const std::string none;
+          line(text,
+               h.rank,
+               std::string_view("host"),
+               none,
+               h.compute_ns,
+               h.communication_ns,
+               none,
+               h.exposed_ns,
+               h.communication_ns - h.exposed_ns,
+               none,
+               none,
+               h.communication_count,
+               none);
+        }
+      }
+      break;
+    case Per::kStep:
+      text = "step,name,rank,begin_s,length_s,compute_s,communication_s,exposed_s,collectives\r\n";
+      for (const StepNumbers& s : steps) {
+        line(text,
+             s.step,
+             s.name,
+             s.rank,
+             s.begin,
+             s.length,
+             s.compute,
+             s.communication,
+             s.exposed,
+             s.launches);
+      }
+      break;
+    case Per::kCollective:
+      text =
+          "collective,name,group,group_size,bytes,calls,total_s,least_s,median_s,p90_s,most_s,"
+          "transfer_s,matched,algbw_bytes_per_s,busbw_bytes_per_s\r\n";
+      for (const CollectiveSummary& k : explanation.collectives.kinds) {
+        line(text,
+             to_string(k.collective),
+             k.name,
+             k.group,
+             k.group_size,
+             k.bytes.count(),
+             k.count,
+             k.total,
+             k.duration_least,
+             k.duration_median,
+             k.duration_p90,
+             k.duration_most,
+             k.transfer,
+             std::string_view(k.matched ? "true" : "false"),
+             k.algorithm_bandwidth,
+             k.bus_bandwidth);
+      }
+      break;
+    case Per::kBucket:
+      text =
+          "bucket,collective,bytes,ready_s,launched_s,started_s,ended_s,transfer_s,exposed_s,"
+          "waited_for\r\n";
+      if (explanation.summary) {
+        for (const BucketSummary& b : explanation.summary->buckets) {
+          line(text,
+               b.bucket,
+               to_string(b.collective),
+               b.bytes.count(),
+               b.ready,
+               b.launched,
+               b.started,
+               b.ended,
+               b.transfer,
+               b.exposed,
+               to_string(b.waited_for));
+        }
+      }
+      break;
+  }
+  return text;
+}
+
+}  // namespace stretto

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "stretto/report/explanation.hpp"
+
+namespace stretto {
+namespace {
+
+using nlohmann::ordered_json;
+
+ordered_json or_null(const std::optional<BytesPerSecond>& rate) {
+  return rate ? ordered_json(rate->value()) : ordered_json();
+}
+ordered_json or_null(const std::optional<Seconds>& time) {
+  return time ? ordered_json(time->count()) : ordered_json();
+}
+
+ordered_json collectives_json(const CollectiveReport& report) {
+  ordered_json list = ordered_json::array();
+  for (const CollectiveSummary& kind : report.kinds) {
+    list.push_back({{"collective", to_string(kind.collective)},
+                    {"name", kind.name},
+                    {"group", kind.group.empty() ? ordered_json() : ordered_json(kind.group)},
+                    {"group_size", kind.group_size},
+                    {"bytes", kind.bytes.count()},
+                    {"count", kind.count},
+                    {"total_s", kind.total.count()},
+                    {"least_s", kind.duration_least.count()},
+                    {"median_s", kind.duration_median.count()},
+                    {"p90_s", kind.duration_p90.count()},
+                    {"most_s", kind.duration_most.count()},
+                    {"transfer_s", kind.transfer.count()},
+                    {"matched", kind.matched},
+                    {"algbw_bytes_per_s", or_null(kind.algorithm_bandwidth)},
+                    {"busbw_bytes_per_s", or_null(kind.bus_bandwidth)}});
+  }
+  return list;
+}
+
+ordered_json stragglers_json(const CollectiveReport& report) {
+  ordered_json list = ordered_json::array();
+  for (const RankWaiting& rank : report.ranks) {
+    list.push_back({{"rank", rank.rank},
+                    {"waited_s", rank.waited.count()},
+                    {"last", rank.last},
+                    {"made_others_wait_s", rank.made_others_wait.count()}});
+  }
+  return list;
+}
+
+ordered_json diagnoses_json(const Explanation& explanation) {
+  ordered_json list = ordered_json::array();
+  for (const Diagnosis& diagnosis : explanation.diagnoses) {
+    list.push_back({{"id", diagnosis.id},
+                    {"weight", to_string(diagnosis.weight)},
+                    {"finding", diagnosis.finding},
+                    {"evidence", diagnosis.evidence},
+                    {"threshold", diagnosis.threshold},
+                    {"advice", diagnosis.advice}});
+  }
+  return list;
+}
+
+}  // namespace
+
+std::string to_json(const Explanation& explanation) {
+  ordered_json summary;
+  ordered_json buckets = ordered_json::array();
+  if (explanation.summary) {
+    summary = ordered_json::parse(to_json(*explanation.summary));
+    if (!explanation.has_communication()) {
+      // Undefined is not zero.
+      summary["exposed_s"] = nullptr;
+      summary["communication_s"] = nullptr;
+    }
+    buckets = summary["buckets"];
+  }
+  ordered_json fit;
+  if (explanation.fitted) {
+    const double per_byte = explanation.fitted->cost.seconds_per_byte;
+    fit = {
+        {"latency_s", explanation.fitted->cost.latency.count()},
+        {"bandwidth_bytes_per_s", per_byte > 0.0 ? ordered_json(1.0 / per_byte) : ordered_json()},
+        {"sizes", explanation.fitted->sizes},
+        {"median_error_ratio", explanation.fitted->median_error}};
+  }
+  ordered_json slowdown;
+  if (explanation.slowdown) {
+    slowdown = {{"factor", explanation.slowdown->factor},
+                {"kernels", explanation.slowdown->kernels},
+                {"extra_s", explanation.slowdown->extra.count()}};
+  }
+  const ordered_json document = {{"verdict", verdict(explanation)},
+                                 {"host_only", explanation.host_only},
+                                 {"summary", std::move(summary)},
+                                 {"least_exposed_s", or_null(explanation.least_exposed())},
+                                 {"buckets", std::move(buckets)},
+                                 {"collectives", collectives_json(explanation.collectives)},
+                                 {"matched", explanation.collectives.matched},
+                                 {"unmatched", explanation.collectives.unmatched},
+                                 {"stragglers", stragglers_json(explanation.collectives)},
+                                 {"fit", std::move(fit)},
+                                 {"slowdown", std::move(slowdown)},
+                                 {"diagnoses", diagnoses_json(explanation)}};
+  return document.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+}
+
+}  // namespace stretto

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "stretto/report/explanation.hpp"
+#include "stretto/report/names.hpp"
+#include "stretto/report/report.hpp"
+
+namespace stretto {
+namespace {
+
+constexpr std::size_t kMostRows = 10;
+
+std::string percent(double ratio) {
+  return fmt::format("{:.1f} %", 100.0 * ratio);
+}
+
+std::string size_of(Bytes bytes) {
+  return bytes > Bytes(0) ? format(bytes) : "?";
+}
+
+std::string rate_of(const std::optional<BytesPerSecond>& rate) {
+  return rate ? format(*rate) : "?";
+}
+
+std::string seconds_of_ns(std::int64_t ns) {
+  return format(Seconds(static_cast<double>(ns) / 1e9));
+}
+
+using Rows = std::vector<std::vector<std::string>>;
+
+Rows device_rows(const Explanation& explanation) {
+  Rows rows = {{"rank, device",
+                "span",
+                "compute",
+                "communication",
+                "exposed",
+                "hidden",
+                "exposed copies",
+                "idle"}};
+  for (const DeviceTotals& totals : explanation.devices) {
+    rows.push_back({totals.device == kNoId ? fmt::format("{}", totals.rank)
+                                           : fmt::format("{}, {}", totals.rank, totals.device),
+                    seconds_of_ns(totals.span_ns),
+                    seconds_of_ns(totals.compute_ns),
+                    seconds_of_ns(totals.communication_ns),
+                    seconds_of_ns(totals.exposed_ns),
+                    seconds_of_ns(totals.hidden_ns),
+                    seconds_of_ns(totals.exposed_copies_ns),
+                    seconds_of_ns(totals.idle_ns)});
+  }
+  return rows;
+}
+
+Rows host_rows(const Explanation& explanation) {
+  Rows rows = {{"rank", "host operators", "communication", "exposed"}};
+  for (const HostTotals& totals : explanation.hosts) {
+    rows.push_back({std::to_string(totals.rank),
+                    seconds_of_ns(totals.compute_ns),
+                    seconds_of_ns(totals.communication_ns),
+                    seconds_of_ns(totals.exposed_ns)});
+  }
+  return rows;
+}
+
+Rows collective_rows(const CollectiveReport& report, std::size_t most) {
+  Rows rows = {{"collective",
+                "group",
+                "size",
+                "calls",
+                "total",
+                "median",
+                "p90",
+                "on the wire",
+                "bus bandwidth"}};
+  for (std::size_t i = 0; i < std::min(most, report.kinds.size()); ++i) {
+    const CollectiveSummary& kind = report.kinds[i];
+    rows.push_back(
+        {kind.collective == Collective::kNone ? kind.name.substr(0, 40)
+                                              : std::string(to_string(kind.collective)),
+         kind.group.empty() ? "?" : kind.group,
+         size_of(kind.bytes),
+         std::to_string(kind.count),
+         format(kind.total),
+         format(kind.duration_median),
+         format(kind.duration_p90),
+         (kind.matched ? "" : "<= ") + format(kind.transfer),
+         (kind.matched || !kind.bus_bandwidth ? "" : ">= ") + rate_of(kind.bus_bandwidth)});
+  }
+  return rows;
+}
+
+Rows waiting_rows(const CollectiveReport& report, std::size_t most) {
+  Rows rows = {{"rank", "waited for others", "began last", "made others wait"}};
+  for (std::size_t i = 0; i < std::min(most, report.ranks.size()); ++i) {
+    const RankWaiting& rank = report.ranks[i];
+    rows.push_back({std::to_string(rank.rank),
+                    format(rank.waited),
+                    fmt::format("{} of {}", rank.last, report.matched),
+                    format(rank.made_others_wait)});
+  }
+  return rows;
+}
+
+std::string and_more(std::size_t all, std::string_view what) {
+  return all > kMostRows ? fmt::format("and {} more {}\n", all - kMostRows, what) : std::string();
+}
+
+std::string diagnoses_of(const Explanation& explanation) {
+  std::string text;
+  int number = 0;
+  for (const Diagnosis& diagnosis : explanation.diagnoses) {
+    text += fmt::format("{}. {}{}\n   {} (rule: {})\n",
+                        ++number,
+                        diagnosis.finding,
+                        diagnosis.weight == Diagnosis::Weight::kFirst ? "  <- first" : "",
+                        diagnosis.evidence,
+                        diagnosis.threshold);
+    if (!diagnosis.advice.empty()) {
+      text += fmt::format("   do: {}\n", diagnosis.advice);
+    }
+  }
+  return text;
+}
+
+const BucketSummary* most_exposed(const Summary& summary) {
+  const auto most = std::max_element(
+      summary.buckets.begin(), summary.buckets.end(), [](const auto& a, const auto& b) {
+        return a.exposed < b.exposed;
+      });
+  return most == summary.buckets.end() || most->exposed.count() <= 0.0 ? nullptr : &*most;
+}
+
+Rows step_rows(const std::vector<StepNumbers>& steps) {
+  Rows rows = {
+      {"step", "rank", "begin", "length", "compute", "communication", "exposed", "collectives"}};
+  for (const StepNumbers& step : steps) {
+    rows.push_back({step.name.empty() ? std::to_string(step.step) : step.name,
+                    std::to_string(step.rank),
+                    format(step.begin),
+                    format(step.length),
+                    format(step.compute),
+                    format(step.communication),
+                    format(step.exposed),
+                    std::to_string(step.launches)});
+  }
+  return rows;
+}
+
+Rows bucket_rows(const Summary& summary) {
+  Rows rows = {{"bucket",
+                "what",
+                "size",
+                "ready",
+                "launched",
+                "started",
+                "ended",
+                "on the wire",
+                "exposed",
+                "began after"}};
+  for (const BucketSummary& bucket : summary.buckets) {
+    rows.push_back({std::to_string(bucket.bucket),
+                    std::string(to_string(bucket.collective)),
+                    size_of(bucket.bytes),
+                    format(bucket.ready),
+                    format(bucket.launched),
+                    format(bucket.started),
+                    format(bucket.ended),
+                    format(bucket.transfer),
+                    format(bucket.exposed),
+                    std::string(detail::words_of(bucket.waited_for))});
+  }
+  return rows;
+}
+
+}  // namespace
+
+std::string verdict(const Explanation& explanation) {
+  if (!explanation.has_communication()) {
+    return "no communication found: exposed communication is not defined (n/a), not zero";
+  }
+  if (!explanation.summary) {
+    std::int64_t exposed_ns = 0;
+    for (const DeviceTotals& device : explanation.devices) {
+      exposed_ns += device.exposed_ns;
+    }
+    return fmt::format("exposed communication {} in the whole recording",
+                       seconds_of_ns(exposed_ns));
+  }
+  const Summary& s = *explanation.summary;
+  std::string text = fmt::format("exposed communication {} {} of {} ({})",
+                                 format(s.exposed),
+                                 explanation.steps_marked ? "per step" : "in the whole recording",
+                                 format(s.step),
+                                 percent(s.exposed / s.step));
+  if (const auto least = explanation.least_exposed()) {
+    text += fmt::format("; no schedule of these exchanges could wait less than {}", format(*least));
+  }
+  if (const BucketSummary* most = most_exposed(s); most != nullptr && s.buckets.size() > 1) {
+    const double share = std::min(1.0, most->exposed / s.exposed);
+    text += fmt::format("; {} of it ({}) in bucket {} of {}",
+                        share > 0.5 ? "most" : "the largest part",
+                        percent(share),
+                        most->bucket,
+                        s.buckets.size());
+  }
+  if (explanation.host_only) {
+    text += "; of host rows, for there are no device rows";
+  }
+  return text;
+}
+
+std::string text_explanation(const Explanation& explanation) {
+  std::string text = verdict(explanation) + "\n";
+  const auto section = [&](const std::string& body) {
+    if (!body.empty()) {
+      text += "\n" + body;
+    }
+  };
+  if (explanation.summary && explanation.has_communication()) {
+    Summary numbers = *explanation.summary;
+    numbers.buckets.clear();
+    numbers.per_rank.clear();
+    section(text_summary(numbers));
+    if (explanation.fitted) {
+      text += fmt::format(
+          "bound: exchanges cost {} + bytes / {}, fitted to the recording's own all_reduces of {} "
+          "sizes (median error {}); idle time that is not waiting stays\n",
+          format(explanation.fitted->cost.latency),
+          explanation.fitted->cost.seconds_per_byte > 0.0
+              ? format(BytesPerSecond(1.0 / explanation.fitted->cost.seconds_per_byte))
+              : std::string("unlimited"),
+          explanation.fitted->sizes,
+          percent(explanation.fitted->median_error));
+    }
+    if (!explanation.summary->bound) {
+      text +=
+          "bound: needs the cost of an exchange: the traces of all ranks, or --machine "
+          "RANKS@BANDWIDTH,LATENCY\n";
+    }
+    if (!explanation.summary->buckets.empty()) {
+      section("per step, the most exposed:\n" + bucket_table(*explanation.summary));
+    }
+  }
+  if (!explanation.devices.empty()) {
+    section("whole recording, by device:\n" + table(device_rows(explanation)));
+  } else if (!explanation.hosts.empty()) {
+    section("whole recording, host rows:\n" + table(host_rows(explanation)));
+  }
+  const CollectiveReport& collectives = explanation.collectives;
+  if (!collectives.kinds.empty()) {
+    section("collectives, longest first:\n" + table(collective_rows(collectives, kMostRows)) +
+            and_more(collectives.kinds.size(), "kinds (--per collective)"));
+  }
+  if (!collectives.ranks.empty()) {
+    section("waiting for late ranks, inside of collectives:\n" +
+            table(waiting_rows(collectives, kMostRows)) +
+            and_more(collectives.ranks.size(), "ranks (--per rank)"));
+  }
+  if (!explanation.diagnoses.empty()) {
+    section("what it says:\n" + diagnoses_of(explanation));
+  }
+  return text;
+}
+
+std::string text_table(const Explanation& explanation,
+                       const std::vector<StepNumbers>& steps,
+                       Per per) {
+  switch (per) {
+    case Per::kRank: {
+      std::string text;
+      if (!explanation.devices.empty()) {
+        text += table(device_rows(explanation));
+      }
+      if (!explanation.hosts.empty()) {
+        text +=
+            (text.empty() ? "" : "\n") + std::string("host rows\n") + table(host_rows(explanation));
+      }
+      if (!explanation.collectives.ranks.empty()) {
+        text += "\n" +
+                table(waiting_rows(explanation.collectives, explanation.collectives.ranks.size()));
+      }
+      return text;
+    }
+    case Per::kStep:
+      return table(step_rows(steps));
+    case Per::kCollective:
+      return table(collective_rows(explanation.collectives, explanation.collectives.kinds.size()));
+    case Per::kBucket:
+      return explanation.summary ? table(bucket_rows(*explanation.summary)) : std::string();
+  }
+  return {};
+}
+
+}  // namespace stretto
