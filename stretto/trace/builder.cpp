@@ -5,6 +5,8 @@
 #include <charconv>
 #include <limits>
 #include <memory>
+#include <new>
+#include <stdexcept>
 #include <utility>
 
 #include "stretto/base/error.hpp"
@@ -15,6 +17,12 @@ namespace {
 
 // Numbers of devices, streams and threads that are no small numbers get one from here on.
 constexpr std::uint32_t kFirstNamedLane = 0x80000000U;
+
+/// Times that a broken file gives may add up to anything. Neither is negative.
+std::int64_t add_saturating(std::int64_t a, std::int64_t b) noexcept {
+  const std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  return a > most - b ? most : a + b;
+}
 
 }  // namespace
 
@@ -66,24 +74,43 @@ std::uint32_t TraceBuilder::name_of_json(std::string_view raw) {
 }
 
 void TraceBuilder::expect(std::size_t records) {
-  if (records > timeline().records.capacity()) {
+  if (records <= timeline().records.capacity()) {
+    return;
+  }
+  try {
     timeline().records.reserve(records);
+  } catch (const std::bad_alloc&) {
+    // A guess that was too high, by a file whose events all stand at its begin. It grows as it
+    // needs.
+  } catch (const std::length_error&) {
   }
 }
 
-void TraceBuilder::add_kernel(Record record, std::string_view named_collective) {
-  const auto [place, added] = kernels_.try_emplace(record.name, file_.kernels.size());
+KernelName& TraceBuilder::kernel_of(std::uint32_t name, std::string_view named_collective) {
+  const auto [place, added] = kernels_.try_emplace(name, file_.kernels.size());
   if (added) {
+    file_.kernels.push_back({name, options_.rules.classify(timeline().names[name]), 0, 0});
+  }
+  if (named_collective.empty() || file_.kernels[place->second].classified.communication) {
+    return file_.kernels[place->second];
+  }
+  // Metadata speak for their row only: a kernel that scales a bucket has the same name as others
+  // that have nothing to do with communication.
+  const auto [own, first] = named_kernels_.try_emplace(name, file_.kernels.size());
+  if (first) {
     file_.kernels.push_back(
-        {record.name, options_.rules.classify(timeline().names[record.name]), 0, 0});
+        {name,
+         {true, "by the trace's metadata", std::string(named_collective), Collective::kNone},
+         0,
+         0});
   }
-  KernelName& kernel = file_.kernels[place->second];
-  if (!named_collective.empty() && !kernel.classified.communication) {
-    kernel.classified = {
-        true, "by the trace's metadata", std::string(named_collective), Collective::kNone};
-  }
+  return file_.kernels[own->second];
+}
+
+void TraceBuilder::add_kernel(Record record, std::string_view named_collective) {
+  KernelName& kernel = kernel_of(record.name, named_collective);
   ++kernel.count;
-  kernel.total_ns += record.end_ns - record.begin_ns;
+  kernel.total_ns = add_saturating(kernel.total_ns, record.end_ns - record.begin_ns);
   if (kernel.classified.communication) {
     record.kind = RecordKind::kCommunication;
     record.lane = Lane::kCommunication;
@@ -255,8 +282,9 @@ bool parse_microseconds(std::string_view text, std::int64_t& ns) noexcept {
   int behind_point = 0;
   bool point = false;
   bool any = false;
-  bool rest = false;  // digits behind the last that fits which are not all zero
-  int dropped = 0;    // digits before the point that did not fit
+  int first_dropped = -1;  // the digit behind the last that fits,
+  bool rest = false;       // whether those behind that one are not all zero,
+  int dropped = 0;         // and how many of all these stand before the point
   std::size_t i = 0;
   for (; i < text.size(); ++i) {
     const char c = text[i];
@@ -269,7 +297,8 @@ bool parse_microseconds(std::string_view text, std::int64_t& ns) noexcept {
         taken += digits != 0 ? 1 : 0;
         behind_point += point ? 1 : 0;
       } else {
-        rest = rest || c != '0';
+        rest = rest || (first_dropped >= 0 && c != '0');
+        first_dropped = first_dropped < 0 ? c - '0' : first_dropped;
         dropped += point ? 0 : 1;
       }
     } else {
@@ -281,6 +310,9 @@ bool parse_microseconds(std::string_view text, std::int64_t& ns) noexcept {
     std::string_view power = text.substr(i + 1);
     if (power.starts_with('+')) {
       power.remove_prefix(1);
+      if (power.starts_with('-')) {
+        return false;
+      }
     }
     if (!parse_integer(power, exponent) || exponent > 100 || exponent < -100) {
       return false;
@@ -297,7 +329,11 @@ bool parse_microseconds(std::string_view text, std::int64_t& ns) noexcept {
     }
     digits *= 10;
   }
-  if (shift < 0) {
+  if (shift == 0 && first_dropped >= 0) {
+    if (first_dropped > 5 || (first_dropped == 5 && (rest || digits % 2 == 1))) {
+      ++digits;
+    }
+  } else if (shift < 0) {
     std::uint64_t unit = 1;
     for (; shift < 0 && unit <= kMost; ++shift) {
       unit *= 10;
@@ -308,7 +344,7 @@ bool parse_microseconds(std::string_view text, std::int64_t& ns) noexcept {
       const std::uint64_t below = digits % unit;
       digits /= unit;
       const std::uint64_t half = unit / 2;
-      if (below > half || (below == half && (rest || digits % 2 == 1))) {
+      if (below > half || (below == half && (rest || first_dropped > 0 || digits % 2 == 1))) {
         ++digits;
       }
     }

@@ -88,6 +88,8 @@ class TraceBuilder {
   void finish_as_it_is();
 
  private:
+  /// Where a kernel of that name is counted.
+  [[nodiscard]] KernelName& kernel_of(std::uint32_t name, std::string_view named_collective);
   void link_devices();
   void set_rank();
 
@@ -97,7 +99,8 @@ class TraceBuilder {
   std::size_t first_record_;
   std::unordered_map<std::string, std::uint32_t, TextHash, std::equal_to<>> names_;
   std::unordered_map<std::string, std::uint32_t, TextHash, std::equal_to<>> lanes_;
-  std::unordered_map<std::uint32_t, std::size_t> kernels_;  // name -> file_.kernels
+  std::unordered_map<std::uint32_t, std::size_t> kernels_;        // name -> file_.kernels
+  std::unordered_map<std::uint32_t, std::size_t> named_kernels_;  // those with metadata only
   GrowingUnion host_compute_;
 };
 

@@ -224,13 +224,14 @@ class ChromeReader {
     file_.events = scanner_.events();
     file_.lost += scanner_.lost();
     read_members();
-    if (const auto& fault = scanner_.fault()) {
+    const auto& fault = scanner_.fault();
+    if (fault_ && (!fault || fault_->offset <= fault->offset)) {
+      builder_.fail(*fault_);
+    }
+    if (fault) {
       builder_.fail({fault->offset, fault->what});
     } else if (!scanner_.has_events()) {
       builder_.fail({0, "no traceEvents in it: not a trace"});
-    }
-    if (fault_) {
-      builder_.fail(*fault_);
     }
     file_.format = "kineto";
     if (add_ascend_rows(builder_, ascend_)) {

@@ -4,11 +4,10 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <regex>
 #include <utility>
 
 #include "stretto/base/error.hpp"
-#include "stretto/base/text.hpp"
+#include "stretto/trace/pattern.hpp"
 
 namespace stretto {
 namespace {
@@ -44,7 +43,7 @@ constexpr std::array kRules = {
 constexpr std::array<std::string_view, 7> kHostBackends = {
     "gloo:", "nccl:", "mpi:", "ucc:", "hccl:", "xccl:", "ccl:"};
 
-// libstdc++'s expressions recurse for each character: a name made to be long must not end that.
+// Names that were made to be long must not make matching long.
 constexpr std::size_t kLongestMatched = 4096;
 
 std::string lower(std::string_view text) {
@@ -57,21 +56,8 @@ std::string lower(std::string_view text) {
 
 struct Expression {
   std::string text;
-  std::regex compiled;
+  detail::Pattern pattern;
 };
-
-Expression compile(const std::string& text) {
-  try {
-    return {text, std::regex(text, std::regex::ECMAScript | std::regex::icase)};
-  } catch (const std::regex_error& error) {
-    throw Error(ErrorCode::kInvalidArgument,
-                {"not a regular expression",
-                 {},
-                 quote(text),
-                 std::string("ECMAScript syntax: ") + error.what(),
-                 "Escape characters such as ( [ * + with a backslash to mean themselves"});
-  }
-}
 
 }  // namespace
 
@@ -83,7 +69,7 @@ CommunicationRules::CommunicationRules() : expressions_(std::make_shared<Express
 
 void CommunicationRules::add_expression(const std::string& expression) {
   auto grown = std::make_shared<Expressions>(*expressions_);
-  grown->list.push_back(compile(expression));
+  grown->list.push_back({expression, detail::Pattern(expression, true)});
   expressions_ = std::move(grown);
 }
 
@@ -113,7 +99,7 @@ void CommunicationRules::add_file(std::string_view text, std::string_view where)
 KernelClass CommunicationRules::classify(std::string_view kernel) const {
   const std::string name = lower(kernel);
   for (const Expression& expression : expressions_->list) {
-    if (std::regex_search(name, expression.compiled)) {
+    if (expression.pattern.is_in(kernel)) {
       return {true, "given by the user", expression.text, collective_of_name(kernel)};
     }
   }
@@ -175,8 +161,13 @@ Collective collective_of_name(std::string_view name) {
     plain.erase(at, kAnonymous.size());
   }
   std::erase(plain, '_');
-  // Arguments and template parameters say nothing of the operation: ncclKernel_X(ncclDevComm*,
-  // ...).
+  // Arguments say nothing of the operation: ncclKernel_X(ncclDevComm*, ...). An anonymous namespace
+  // is none of them.
+  constexpr std::string_view kAnonymous = "(anonymous namespace)";
+  for (std::size_t at = plain.find(kAnonymous); at != std::string::npos;
+       at = plain.find(kAnonymous, at)) {
+    plain.erase(at, kAnonymous.size());
+  }
   plain.resize(std::min(plain.find('('), plain.size()));
   for (const Word& word : kWords) {
     if (plain.find(word.part) != std::string::npos) {

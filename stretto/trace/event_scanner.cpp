@@ -18,9 +18,10 @@ namespace {
 
 constexpr std::size_t kPadding = 16;
 constexpr std::size_t kWindowBytes = std::size_t{1} << 20U;
-// An event that is larger is no event: a quote is missing somewhere.
+// What stands beside the events and is larger is passed over.
 constexpr std::size_t kLargestMemberBytes = std::size_t{1} << 20U;
-constexpr std::size_t kLargestValueBytes = std::size_t{64} << 20U;
+// An event that is larger is no event: a bracket is missing somewhere.
+constexpr std::size_t kLargestEventBytes = std::size_t{16} << 20U;
 
 bool is_space(char c) noexcept {
   return c == ' ' || c == '\n' || c == '\r' || c == '\t';
@@ -86,8 +87,25 @@ Scan read_string(const char*& at, const char* end, const char*& close) noexcept 
   }
 }
 
-/// Behind the bracket that ends the container in which `at` is, `depth` deep.
-Scan skip_container(const char*& at, const char* end, int depth) noexcept {
+/// What may follow the closing quote of a key or value.
+bool follows_string(char c) noexcept {
+  return c == ',' || c == ':' || c == '}' || c == ']' || is_space(c);
+}
+
+/// Whether the last thing before `at`, but not before `begin`, is a colon.
+bool follows_colon(const char* at, const char* begin) noexcept {
+  while (at > begin && is_space(at[-1])) {
+    --at;
+  }
+  return at > begin && at[-1] == ':';
+}
+
+/// Behind the bracket that ends the container in which `at` is. Of what is in it only strings and
+/// brackets are looked at, and these twice: a quote too many turns strings inside out and hides all
+/// brackets up to the next such quote; a brace too few makes what follows, up to the end of the
+/// text, a part of this. Either may be many events away. On a fault `at` is there.
+Scan skip_container(const char*& at, const char* end, bool object) noexcept {
+  int depth = 1;
   for (const char* p = at;;) {
     p = find_structure(p, end);
     if (p >= end) {
@@ -99,9 +117,20 @@ Scan skip_container(const char*& at, const char* end, int depth) noexcept {
       if (const Scan scan = read_string(p, end, close); scan != Scan::kOk) {
         return scan;
       }
+      if (p >= end) {
+        return Scan::kMore;
+      }
+      if (!follows_string(*p)) {
+        at = p;
+        return Scan::kFault;
+      }
       continue;
     }
     const bool opens = (*p | 0x20) == '{';
+    if (depth == 1 && object && (opens ? !follows_colon(p, at) : *p != '}')) {
+      at = p;
+      return Scan::kFault;
+    }
     ++p;
     depth += opens ? 1 : -1;
     if (depth == 0) {
@@ -176,18 +205,50 @@ bool is_unused_phase(std::string_view ph) noexcept {
   return ph.size() == 1 && std::string_view("fstiCNDOPRn").find(ph[0]) != std::string_view::npos;
 }
 
+/// Whether `at` opens an event: behind a comma or brace (not before `begin`) and before one of the
+/// keys that writers begin events with.
+bool begins_event(const char* at, const char* begin, const char* end) noexcept {
+  const char* before = at;
+  while (before > begin && is_space(before[-1])) {
+    --before;
+  }
+  if (before == begin || (before[-1] != ',' && before[-1] != '}')) {
+    return false;
+  }
+  ++at;
+  pass_space(at, end);
+  const std::string_view rest(at, static_cast<std::size_t>(end - at));
+  constexpr std::array<std::string_view, 9> kKeys = {"\"ph\"",
+                                                     "\"name\"",
+                                                     "\"cat\"",
+                                                     "\"pid\"",
+                                                     "\"tid\"",
+                                                     "\"ts\"",
+                                                     "\"dur\"",
+                                                     "\"args\"",
+                                                     "\"id\""};
+  return std::any_of(
+      kKeys.begin(), kKeys.end(), [&](std::string_view key) { return rest.starts_with(key); });
+}
+
 void append_utf8(std::string& out, unsigned code) {
+  const auto tail = [&](unsigned shift) {
+    out += static_cast<char>(0x80U | ((code >> shift) & 0x3fU));
+  };
   if (code < 0x80) {
     out += static_cast<char>(code);
   } else if (code < 0x800) {
     out += static_cast<char>(0xc0U | (code >> 6U));
-    out += static_cast<char>(0x80U | (code & 0x3fU));
-  } else {
-    // Halves of surrogate pairs are kept apart: names are bytes here, and are made UTF-8 when
-    // they are written.
+    tail(0);
+  } else if (code < 0x10000) {
     out += static_cast<char>(0xe0U | (code >> 12U));
-    out += static_cast<char>(0x80U | ((code >> 6U) & 0x3fU));
-    out += static_cast<char>(0x80U | (code & 0x3fU));
+    tail(6);
+    tail(0);
+  } else {
+    out += static_cast<char>(0xf0U | (code >> 18U));
+    tail(12);
+    tail(6);
+    tail(0);
   }
 }
 
@@ -197,6 +258,22 @@ int hex_digit(char c) noexcept {
   }
   const char lower = static_cast<char>(c | 0x20);
   return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
+}
+
+/// The number of a `\u1234` at `at`, -1 if there is none.
+int unicode_escape(std::string_view text, std::size_t at) noexcept {
+  if (at + 6 > text.size() || text[at] != '\\' || text[at + 1] != 'u') {
+    return -1;
+  }
+  int code = 0;
+  for (const char c : text.substr(at + 2, 4)) {
+    const int digit = hex_digit(c);
+    if (digit < 0) {
+      return -1;
+    }
+    code = code * 16 + digit;
+  }
+  return code;
 }
 
 }  // namespace
@@ -218,7 +295,7 @@ Scan read_value(const char*& at, const char* end, ValueText& value) noexcept {
   }
   if (*at == '{' || *at == '[') {
     ++at;
-    if (const Scan scan = skip_container(at, end, 1); scan != Scan::kOk) {
+    if (const Scan scan = skip_container(at, end, *begin == '{'); scan != Scan::kOk) {
       return scan;
     }
     value = {{begin, static_cast<std::size_t>(at - begin)}, ValueKind::kContainer};
@@ -280,23 +357,20 @@ std::string unescape(std::string_view text) {
       ++i;
       continue;
     }
-    unsigned code = 0;
-    int digits = 0;
-    if (c == 'u') {
-      while (digits < 4 && i + 2 + static_cast<std::size_t>(digits) < text.size()) {
-        const int digit = hex_digit(text[i + 2 + static_cast<std::size_t>(digits)]);
-        if (digit < 0) {
-          break;
-        }
-        code = code * 16 + static_cast<unsigned>(digit);
-        ++digits;
-      }
-    }
-    if (digits == 4) {
-      append_utf8(out, code);
-      i += 5;
-    } else {
+    const int code = unicode_escape(text, i);
+    if (code < 0) {
       out += '\\';  // a Windows path
+      continue;
+    }
+    i += 5;
+    // Two halves are one character; half of one stays: names are bytes here, and are made UTF-8
+    // when they are written.
+    const int low = code >= 0xd800 && code < 0xdc00 ? unicode_escape(text, i + 1) : -1;
+    if (low >= 0xdc00 && low < 0xe000) {
+      append_utf8(out, static_cast<unsigned>(0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00)));
+      i += 6;
+    } else {
+      append_utf8(out, static_cast<unsigned>(code));
     }
   }
   return out;
@@ -349,6 +423,10 @@ void EventScanner::set_fault(const char* at, std::string what) {
   }
 }
 
+std::string EventScanner::near(const char* at) const {
+  return quote({at, std::min<std::size_t>(24, static_cast<std::size_t>(end_ - at))});
+}
+
 void EventScanner::end_of_text(const char* at, std::string_view inside) {
   const std::string packed = input_.fault();
   set_fault(at,
@@ -378,78 +456,153 @@ bool EventScanner::start() {
     place_ = Place::kTop;
     return true;
   } else {
-    set_fault(at_,
-              "neither { nor [ but " +
-                  quote({at_, std::min<std::size_t>(8, static_cast<std::size_t>(end_ - at_))}));
+    set_fault(at_, "neither { nor [ but " + near(at_));
   }
   place_ = Place::kEnd;
   return false;
 }
 
+void EventScanner::end_of_document() {
+  place_ = Place::kEnd;
+  // To the end of the input: only there is known whether what was packed is whole.
+  skip_space();
+  if (at_ != end_) {
+    set_fault(at_, "something comes after the end of the trace: " + near(at_));
+  } else if (!input_.fault().empty()) {
+    set_fault(at_, input_.fault());
+  }
+}
+
+Scan EventScanner::parse_member(const char*& at) {
+  std::string_view key;
+  bool none = false;
+  if (const Scan scan = read_key(at, end_, key, none); scan != Scan::kOk) {
+    return scan;
+  }
+  if (none) {
+    at_ = at;
+    end_of_document();
+    return Scan::kOk;
+  }
+  pass_space(at, end_);
+  if (at < end_ && *at == '[' && key == "traceEvents") {
+    at_ = at + 1;
+    had_array_ = true;
+    place_ = Place::kEvents;
+    return Scan::kOk;
+  }
+  ValueText value;
+  if (const Scan scan = read_value(at, end_, value); scan != Scan::kOk) {
+    return scan;
+  }
+  if (const Scan scan = pass_comma(at, end_, '}'); scan != Scan::kOk) {
+    return scan;
+  }
+  if (value.text.size() <= kLargestMemberBytes) {
+    members_.push_back(
+        {std::string(key), std::string(value.text) + std::string(kPadding, '\0'), value.kind});
+  }
+  at_ = at;
+  return Scan::kOk;
+}
+
+Scan EventScanner::skip_string() {
+  for (;;) {
+    const char* const p = find_quote(at_, end_);
+    if (p + 1 >= end_) {  // what follows it is needed, too
+      at_ = std::min(p, end_);
+      if (!refill()) {
+        return Scan::kMore;
+      }
+      continue;
+    }
+    at_ = p + 1;
+    if (*p == '"') {
+      return follows_string(*at_) ? Scan::kOk : Scan::kFault;
+    }
+    ++at_;  // whatever is escaped
+  }
+}
+
+Scan EventScanner::skip_member() {
+  std::string_view key;
+  bool none = false;
+  if (const Scan scan = read_key(at_, end_, key, none); scan != Scan::kOk || none) {
+    return Scan::kFault;  // a key as large as that is none
+  }
+  skip_space();
+  for (int depth = 0;;) {
+    const char* const p = find_structure(at_, end_);
+    at_ = std::min(p, end_);
+    if (at_ == end_) {
+      if (!refill()) {
+        return Scan::kMore;
+      }
+      continue;
+    }
+    ++at_;
+    if (*p == '"') {
+      if (const Scan scan = skip_string(); scan != Scan::kOk) {
+        return scan;
+      }
+    } else {
+      depth += (*p | 0x20) == '{' ? 1 : -1;
+    }
+    if (depth <= 0) {
+      break;
+    }
+  }
+  skip_space();
+  return at_ == end_ ? Scan::kMore : pass_comma(at_, end_, '}');
+}
+
+bool EventScanner::find_events() {
+  constexpr std::string_view kEvents = "\"traceEvents\"";
+  for (;;) {
+    const std::string_view rest(at_, static_cast<std::size_t>(end_ - at_));
+    if (const std::size_t found = rest.find(kEvents); found != std::string_view::npos) {
+      at_ += found;
+      return true;
+    }
+    at_ = end_ - std::min(rest.size(), kEvents.size() - 1);
+    if (!refill()) {
+      return false;
+    }
+  }
+}
+
 bool EventScanner::top_member(bool salvage) {
   for (;;) {
     const char* p = at_;
-    std::string_view key;
-    bool none = false;
-    Scan scan = read_key(p, end_, key, none);
-    if (scan == Scan::kOk && none) {
-      at_ = p;
-      place_ = Place::kEnd;
-      if (!input_.fault().empty()) {
-        set_fault(at_, input_.fault());
-      }
-      return true;
-    }
-    if (scan == Scan::kOk) {
-      pass_space(p, end_);
-      if (p < end_ && *p == '[' && key == "traceEvents") {
-        at_ = p + 1;
-        had_array_ = true;
-        place_ = Place::kEvents;
-        return true;
-      }
-      ValueText value;
-      scan = read_value(p, end_, value);
-      if (scan == Scan::kOk) {
-        scan = pass_comma(p, end_, '}');
-      }
-      if (scan == Scan::kOk) {
-        if (value.text.size() <= kLargestMemberBytes) {
-          members_.push_back({std::string(key),
-                              std::string(value.text) + std::string(kPadding, '\0'),
-                              value.kind});
-        }
-        at_ = p;
-        return true;
-      }
-    }
+    Scan scan = parse_member(p);
     if (scan == Scan::kMore) {
-      if (static_cast<std::size_t>(end_ - at_) < kLargestValueBytes && refill()) {
+      if (static_cast<std::size_t>(end_ - at_) > kLargestMemberBytes) {
+        scan = skip_member();
+        p = at_;
+      } else if (refill()) {
         continue;
       }
-      end_of_text(at_, had_array_ ? "what follows the events" : "what comes before the events");
-      return false;
     }
-    set_fault(p,
-              "not JSON, near " +
-                  quote({p, std::min<std::size_t>(24, static_cast<std::size_t>(end_ - p))}));
-    if (!salvage || had_array_) {
+    if (scan == Scan::kOk) {
+      return true;
+    }
+    if (scan == Scan::kMore) {
+      end_of_text(at_, had_array_ ? "what follows the events" : "what comes before the events");
+    } else {
+      set_fault(p, "not JSON, near " + near(p));
+    }
+    // Before the events a raw value is broken: look for them. Behind them, a bracket may have ended
+    // them that is one too many.
+    if (salvage && had_array_ && scan == Scan::kFault && resync()) {
+      place_ = Place::kEvents;
+      return true;
+    }
+    at_ += at_ == end_ ? 0 : 1;
+    if (!salvage || had_array_ || !find_events()) {
       place_ = Place::kEnd;
       return false;
     }
-    // Before the events a raw value is broken: look for them.
-    constexpr std::string_view kEvents = "\"traceEvents\"";
-    const std::string_view rest(p, static_cast<std::size_t>(end_ - p));
-    const std::size_t found = rest.find(kEvents);
-    if (found == std::string_view::npos) {
-      at_ = end_ - std::min<std::size_t>(rest.size(), kEvents.size());
-      if (!refill()) {
-        place_ = Place::kEnd;
-        return false;
-      }
-    } else {
-      at_ = p + found;
-    }
+    place_ = Place::kTop;
   }
 }
 
@@ -496,42 +649,56 @@ Scan EventScanner::parse_event(const char*& at, EventText& event, bool& wanted) 
         break;
     }
     if (!wanted) {
-      return skip_container(at, end_, 1);
+      return skip_container(at, end_, true);
     }
   }
 }
 
 bool EventScanner::resync() {
-  // Behind the fault, the next `}`, comma, `{`: where an event ends and the next one begins. Inside
-  // of an event that only happens in arrays of objects, whose elements are then passed over as they
-  // have no phase.
+  // The next brace that opens an event: behind a comma or another brace, and before a key that
+  // events begin with. An object in an array of some event's arguments may look like that; it then
+  // has no phase, and is passed over.
+  constexpr std::size_t kBefore = 256;  // of white space
+  constexpr std::ptrdiff_t kBehind = 64;
   for (;;) {
-    for (const char* p = at_;;) {
-      p = static_cast<const char*>(std::memchr(p, '}', static_cast<std::size_t>(end_ - p)));
-      if (p == nullptr) {
-        at_ = end_;
+    const char* p = at_;
+    while (p + 1 < end_) {
+      const void* const found = std::memchr(p + 1, '{', static_cast<std::size_t>(end_ - (p + 1)));
+      if (found == nullptr) {
         break;
       }
-      const char* q = p + 1;
-      pass_space(q, end_);
-      if (q < end_ && *q == ',') {
-        ++q;
-        pass_space(q, end_);
+      p = static_cast<const char*>(found);
+      if (end_ - p < kBehind && !eof_) {
+        break;  // decided when there is more
       }
-      if (q >= end_) {
-        at_ = p;  // decided when there is more
-        break;
-      }
-      if (*q == '{') {
-        at_ = q;
+      if (begins_event(p, at_, end_)) {
+        at_ = p;
+        recovering_ = true;
         return true;
       }
-      ++p;
     }
-    if (!refill()) {
+    if (eof_) {
+      at_ = end_;
+      place_ = Place::kEnd;
       return false;
     }
+    const char* const undecided = end_ - p < kBehind ? p : end_;
+    at_ = undecided - std::min(kBefore, static_cast<std::size_t>(undecided - at_));
+    (void)refill();  // if there is no more, all that was undecided is decided now
   }
+}
+
+bool EventScanner::end_of_array(bool salvage) {
+  ++at_;
+  if (bare_array_) {
+    end_of_document();
+    if (salvage && at_ != end_ && resync()) {
+      place_ = Place::kEvents;
+    }
+    return true;
+  }
+  place_ = Place::kTop;
+  return true;
 }
 
 bool EventScanner::event_in_array(EventText& event, bool salvage, bool& found) {
@@ -546,56 +713,47 @@ bool EventScanner::event_in_array(EventText& event, bool salvage, bool& found) {
     return true;
   }
   if (*at_ == ']') {
-    ++at_;
-    place_ = bare_array_ ? Place::kEnd : Place::kTop;
-    if (!bare_array_) {
-      skip_space();
-      if (at_ < end_ && *at_ == ',') {
-        ++at_;
-      }
-    } else if (!input_.fault().empty()) {
-      set_fault(at_, input_.fault());
-    }
-    return true;
+    return end_of_array(salvage);
   }
   Scan scan = Scan::kFault;
   const char* p = at_;
-  if (*at_ == '{') {
-    for (;;) {
-      event = {};
-      bool wanted = false;
-      p = at_ + 1;
-      scan = parse_event(p, event, wanted);
-      if (scan == Scan::kOk) {
-        found = wanted;
-        break;
+  while (*at_ == '{') {
+    bool wanted = false;
+    event = {};
+    p = at_ + 1;
+    scan = parse_event(p, event, wanted);
+    if (scan == Scan::kOk) {
+      at_ = p;
+      if (recovering_ && event.ph.empty() && event.cat.empty()) {
+        return resync();
       }
-      if (scan == Scan::kFault) {
-        break;
-      }
-      if (static_cast<std::size_t>(end_ - at_) >= kLargestValueBytes) {
-        p = at_;
-        scan = Scan::kFault;
-        break;
-      }
-      if (!refill()) {
-        ++lost_;
-        end_of_text(at_, "event " + std::to_string(events_ + 1));
-        return false;
-      }
+      recovering_ = false;
+      ++events_;
+      found = wanted;
+      return true;
+    }
+    if (scan == Scan::kFault) {
+      break;
+    }
+    if (static_cast<std::size_t>(end_ - at_) >= kLargestEventBytes) {
+      p = at_;
+      scan = Scan::kFault;
+      break;
+    }
+    if (!refill()) {
+      break;
     }
   }
-  if (scan == Scan::kOk) {
-    ++events_;
-    at_ = p;
-    return true;
-  }
-  set_fault(p,
-            "not JSON in event " + std::to_string(events_ + 1) + ", near " +
-                quote({p, std::min<std::size_t>(24, static_cast<std::size_t>(end_ - p))}));
   ++lost_;
-  at_ = p;
+  const std::string number = std::to_string(events_ + 1);
+  if (scan == Scan::kMore) {
+    end_of_text(at_, "event " + number);
+  } else {
+    set_fault(p, "not JSON in event " + number + ", near " + near(p));
+  }
+  // At the end of the text, too: a bracket too many may have hidden events that are whole.
   if (salvage && resync()) {
+    place_ = Place::kEvents;
     return true;
   }
   place_ = Place::kEnd;

@@ -101,13 +101,23 @@ class EventScanner {
 
   [[nodiscard]] bool start();
   [[nodiscard]] bool top_member(bool salvage);
+  /// One member at `at`, or the begin of the events, or the end of the document.
+  [[nodiscard]] Scan parse_member(const char*& at);
+  /// Passes over a member at at_ that is too large to be kept.
+  [[nodiscard]] Scan skip_member();
+  [[nodiscard]] Scan skip_string();
+  [[nodiscard]] bool find_events();
+  void end_of_document();
+  [[nodiscard]] bool end_of_array(bool salvage);
   [[nodiscard]] bool event_in_array(EventText& event, bool salvage, bool& found);
   [[nodiscard]] Scan parse_event(const char*& at, EventText& event, bool& wanted) const noexcept;
+  /// To the next event behind the fault in the one at at_.
   [[nodiscard]] bool resync();
   /// More text behind what is there; false at the end of the input.
   [[nodiscard]] bool refill();
   void skip_space();
   void set_fault(const char* at, std::string what);
+  [[nodiscard]] std::string near(const char* at) const;
   void end_of_text(const char* at, std::string_view inside);
 
   Input& input_;
@@ -119,6 +129,7 @@ class EventScanner {
   Place place_ = Place::kStart;
   bool bare_array_ = false;
   bool had_array_ = false;
+  bool recovering_ = false;  // what comes next is taken for an event, and may be a part of one
   std::uint64_t events_ = 0;
   std::uint64_t lost_ = 0;
   std::optional<Fault> fault_;

@@ -245,8 +245,10 @@ class ZstdInput final : public PackedInput {
                   in_.size - in_.pos);
         break;
       }
+      // It may hold back output for which there was no room; at the end of a frame it has none, and
+      // would take the next call for the begin of another.
       inside_ = result != 0;
-      more_to_come_ = out.pos == out.size && out.pos != before;  // it may hold back output
+      more_to_come_ = inside_ && out.pos == out.size && out.pos != before;
     }
     return out.pos;
   }

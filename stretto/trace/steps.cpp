@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <regex>
 #include <set>
 #include <span>
 #include <string>
@@ -13,14 +12,11 @@
 #include <utility>
 #include <vector>
 
-#include "stretto/base/error.hpp"
-#include "stretto/base/text.hpp"
 #include "stretto/trace/builder.hpp"
+#include "stretto/trace/pattern.hpp"
 
 namespace stretto::detail {
 namespace {
-
-constexpr std::size_t kLongestMatched = 4096;  // see classify.cpp
 
 /// A step as the host saw it.
 struct HostStep {
@@ -122,15 +118,16 @@ void number_steps(std::vector<HostStep>& steps, const std::vector<std::string>& 
 class Marker {
  public:
   Marker(TraceBuilder& builder, std::uint32_t rank)
-      : builder_(builder),
-        file_(builder.file()),
-        first_(builder.first_record()),
-        rank_(rank),
-        device_(has_device()) {}
+      : builder_(builder), file_(builder.file()), first_(builder.first_record()), rank_(rank) {
+    const std::span<Record> all = records();
+    has_device_ = std::any_of(all.begin(), all.end(), [&](const Record& record) {
+      return record.rank == rank_ && record.lane != Lane::kHost;
+    });
+  }
 
   void mark() {
     find_host_steps();
-    std::vector<HostStep> steps = device_ ? device_steps() : host_steps_;
+    std::vector<HostStep> steps = has_device_ ? device_steps() : host_steps_;
     if (steps.empty()) {
       mark_whole();
       return;
@@ -146,29 +143,13 @@ class Marker {
     return std::span(builder_.timeline().records).subspan(first_);
   }
 
-  [[nodiscard]] bool has_device() const {
-    const std::span<Record> all = records();
-    return std::any_of(all.begin(), all.end(), [&](const Record& record) {
-      return record.rank == rank_ && record.lane != Lane::kHost;
-    });
-  }
-
   void find_host_steps() {
     const std::vector<std::string>& names = builder_.timeline().names;
     const std::string& expression = builder_.options().step_expression;
     const auto find = [&](auto matches) { return matching(records(), rank_, names, matches); };
     if (!expression.empty()) {
-      std::regex compiled;
-      try {
-        compiled = std::regex(expression, std::regex::ECMAScript);
-      } catch (const std::regex_error& error) {
-        throw Error(ErrorCode::kInvalidArgument,
-                    {"not a regular expression", {}, quote(expression), error.what(), {}});
-      }
-      host_steps_ = find([&](std::string_view name) {
-        const std::string head(name.substr(0, kLongestMatched));
-        return std::regex_search(head, compiled);
-      });
+      const Pattern pattern(expression);
+      host_steps_ = find([&](std::string_view name) { return pattern.is_in(name); });
       file_.steps_from = "ranges that match " + expression;
     } else {
       host_steps_ = find(is_profiler_step);
@@ -272,7 +253,7 @@ class Marker {
     std::int64_t begin = kLatestTraceNs;
     std::int64_t end = -kLatestTraceNs;
     for (const Record& record : records()) {
-      if (record.rank == rank_ && device_ == (record.lane != Lane::kHost)) {
+      if (record.rank == rank_ && has_device_ == (record.lane != Lane::kHost)) {
         begin = std::min(begin, record.begin_ns);
         end = std::max(end, record.end_ns);
       }
@@ -283,13 +264,17 @@ class Marker {
     if (launches_.empty()) {
       find_launches();
     }
+    const bool marked = !host_steps_.empty();
+    host_steps_.clear();
+    file_.steps_from.clear();
     std::vector<HostStep> whole = {{{begin, end}, 0, builder_.name(kWholeRecording)}};
     assign(whole);
     add_steps(whole);
     order_collectives();
-    builder_.note(
-        "nothing marks its steps, so that the whole file counts as one; name what does "
-        "with --step-regex");
+    builder_.note(marked ? "its steps are marked on the host, but no row of the device has its "
+                           "launch in the file, so that the whole file counts as one step"
+                         : "nothing marks its steps, so that the whole file counts as one; name "
+                           "what does with --step-regex");
   }
 
   /// Device records belong to the step in which they begin on the device; host records alike.
@@ -321,7 +306,7 @@ class Marker {
     std::map<std::uint32_t, std::size_t> count;
     for (const Record& record : records()) {
       if (record.rank == rank_ && record.kind == RecordKind::kCommunication &&
-          device_ == (record.lane != Lane::kHost)) {
+          has_device_ == (record.lane != Lane::kHost)) {
         ++count[record.step];
       }
     }
@@ -360,7 +345,7 @@ class Marker {
     const std::span<Record> all = records();
     for (std::size_t i = 0; i < all.size(); ++i) {
       if (all[i].rank == rank_ && all[i].kind == RecordKind::kCommunication &&
-          device_ == (all[i].lane != Lane::kHost) && all[i].step != kNoId) {
+          has_device_ == (all[i].lane != Lane::kHost) && all[i].step != kNoId) {
         communication.push_back(i);
       }
     }
@@ -375,7 +360,7 @@ class Marker {
       all[i].sequence = next[{all[i].step, all[i].device}]++;
       all[i].bucket = all[i].sequence;
     }
-    if (device_) {
+    if (has_device_) {
       add_instants(communication);
     }
   }
@@ -449,7 +434,7 @@ class Marker {
   TraceFile& file_;
   std::size_t first_;
   std::uint32_t rank_;
-  bool device_;  ///< The rank has device rows. Asked once: step records are none, but no host rows.
+  bool has_device_ = false;  // asked before steps are added, which are no host records either
   std::vector<HostStep> host_steps_;
   std::vector<Launch> launches_;
 };

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <map>
+
+#include "fuzz/fuzz.hpp"
+#include "stretto/analyze/devices.hpp"
+#include "stretto/trace/trace.hpp"
+
+namespace {
+
+using namespace stretto;
+
+void check_totals(const Timeline& timeline, DeviceRows rows) {
+  for (const DeviceTotals& totals : device_totals(timeline, rows)) {
+    fuzz::require(totals.hidden_ns + totals.exposed_ns == totals.communication_ns);
+    fuzz::require(totals.hidden_ns >= 0 && totals.exposed_ns >= 0);
+    fuzz::require(totals.communication_ns <= totals.communication_sum_ns);
+    fuzz::require(totals.compute_ns <= totals.compute_sum_ns);
+    fuzz::require(totals.hidden_ns <= totals.compute_ns);
+    fuzz::require(totals.exposed_ns <= totals.exposed_other_streams_ns);
+    fuzz::require(totals.exposed_other_streams_ns <= totals.communication_ns);
+    fuzz::require(totals.exposed_beside_copies_ns <= totals.exposed_ns);
+    fuzz::require(totals.idle_ns >= 0 && totals.idle_ns <= totals.span_ns);
+    const std::int64_t busy = totals.span_ns - totals.idle_ns;
+    fuzz::require(busy == totals.compute_ns + totals.exposed_ns + totals.exposed_copies_ns);
+  }
+}
+
+void check(const Trace& trace, bool salvage) {
+  const Timeline& timeline = trace.timeline;
+  fuzz::require(trace.files.size() == 1);
+  const TraceFile& file = trace.files[0];
+  fuzz::require(salvage || !file.fault);
+  fuzz::require((file.lost == 0) || file.fault);
+  fuzz::require(file.kept <= timeline.records.size());
+  const auto known = [](std::uint32_t id, std::size_t size) { return id == kNoId || id < size; };
+  std::map<std::uint32_t, std::uint64_t> kernels;
+  for (const Record& record : timeline.records) {
+    fuzz::require(record.end_ns >= record.begin_ns && record.begin_ns >= 0 && record.bytes >= 0);
+    fuzz::require(record.name < timeline.names.size());
+    fuzz::require(known(record.call, timeline.calls.size()));
+    const bool kernel = record.lane != Lane::kHost && (record.kind == RecordKind::kCompute ||
+                                                       record.kind == RecordKind::kCommunication);
+    kernels[record.name] += kernel ? 1 : 0;
+  }
+  for (const CollectiveCall& call : timeline.calls) {
+    fuzz::require(known(call.group, timeline.names.size()));
+    fuzz::require(known(call.members, timeline.names.size()));
+  }
+  if (file.format != "stretto") {
+    for (const KernelName& kernel : file.kernels) {
+      fuzz::require(kernel.total_ns >= 0 && kernel.count <= kernels.at(kernel.name));
+    }
+  }
+  check_totals(timeline, DeviceRows::kAll);
+  check_totals(timeline, DeviceRows::kLinked);
+  for (const HostTotals& host : host_totals(timeline)) {
+    fuzz::require(host.exposed_ns >= 0 && host.exposed_ns <= host.communication_ns);
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view text = fuzz::text_of(data, size);
+  // What another reader takes has another fuzzer.
+  if (text.substr(0, 16384).find("stretto.timeline/") != std::string_view::npos) {
+    return 0;
+  }
+  std::size_t whole = 0;
+  TraceReadOptions options;
+  if (const auto trace = fuzz::parsed([&] { return read_trace_text(text, "f", options); })) {
+    check(*trace, false);
+    whole = trace->timeline.records.size();
+  }
+  options.salvage = true;
+  const auto salvaged = fuzz::parsed([&] { return read_trace_text(text, "f", options); });
+  fuzz::require(salvaged.has_value());
+  check(*salvaged, true);
+  // Salvaging changes nothing of what is whole.
+  fuzz::require(whole == 0 || salvaged->timeline.records.size() == whole);
+  return 0;
+}

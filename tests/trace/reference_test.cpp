@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+// Traces that others recorded on real machines, against numbers that a plain program computed from
+// them (shared/traces/reference_overlap.py, in decimal arithmetic) and against what Ascend's
+// profiler says of its own.
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "stretto/analyze/devices.hpp"
+#include "stretto/base/intervals.hpp"
+#include "stretto/trace/trace.hpp"
+
+namespace stretto {
+namespace {
+
+using nlohmann::json;
+
+std::filesystem::path shared_traces() {
+  const char* other = std::getenv("STRETTO_SHARED_TRACES");  // NOLINT(concurrency-mt-unsafe)
+  return other != nullptr ? std::filesystem::path(other)
+                          : std::filesystem::path(STRETTO_SHARED_TRACES_DIR);
+}
+
+struct Case {
+  std::string file;  // empty: there are none here
+  json expected;
+};
+
+/// One line of the reference each; databases are for another reader.
+std::vector<Case> cases(bool with_verdict_only = false) {
+  std::vector<Case> found;
+  std::ifstream lines(shared_traces() / "REFERENCE.jsonl");
+  for (std::string line; std::getline(lines, line);) {
+    json expected = json::parse(line);
+    const std::string file = expected.at("file");
+    if (!file.ends_with(".sqlite") &&
+        (!with_verdict_only || expected.contains("ascend_overlap_rows_ns"))) {
+      found.push_back({file, std::move(expected)});
+    }
+  }
+  if (found.empty()) {
+    found.push_back({});
+  }
+  return found;
+}
+
+std::string name_of(const ::testing::TestParamInfo<Case>& info) {
+  if (info.param.file.empty()) {
+    return "none";
+  }
+  std::string name = info.param.file;
+  std::replace_if(
+      name.begin(), name.end(), [](char c) { return c == '.' || c == '-'; }, '_');
+  return name;
+}
+
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << c.file;
+}
+
+class Reference : public ::testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    if (GetParam().file.empty()) {
+      GTEST_SKIP() << "no traces in " << shared_traces()
+                   << " (STRETTO_SHARED_TRACES names another folder)";
+    }
+  }
+  [[nodiscard]] static const json& expected() { return GetParam().expected; }
+  [[nodiscard]] static Trace read(bool salvage = false) {
+    TraceReadOptions options;
+    options.salvage = salvage;
+    return read_traces({shared_traces() / GetParam().file}, options);
+  }
+};
+
+/// The reference's names of what DeviceTotals has.
+json as_reference(const DeviceTotals& totals) {
+  return {{"streams", totals.streams},
+          {"comm_streams", totals.communication_streams},
+          {"n_comm", totals.communication_count},
+          {"n_compute", totals.compute_count},
+          {"n_copy", totals.copy_count},
+          {"comm_sum_ns", totals.communication_sum_ns},
+          {"comm_ns", totals.communication_ns},
+          {"compute_sum_ns", totals.compute_sum_ns},
+          {"compute_ns", totals.compute_ns},
+          {"exposed_ns", totals.exposed_ns},
+          {"exposed_xs_ns", totals.exposed_other_streams_ns},
+          {"exposed_incl_memcpy_ns", totals.exposed_beside_copies_ns},
+          {"hidden_ns", totals.hidden_ns},
+          {"device_span_ns", totals.span_ns},
+          {"busy_ns", totals.span_ns - totals.idle_ns},
+          {"idle_ns", totals.idle_ns}};
+}
+
+/// Compares all that both have, and wants `least` of them.
+void expect_equal(const json& found, const json& expected, std::size_t least) {
+  std::size_t compared = 0;
+  for (const auto& [key, value] : expected.items()) {
+    if (found.contains(key)) {
+      EXPECT_EQ(found.at(key), value) << key;
+      ++compared;
+    }
+  }
+  EXPECT_GE(compared, least);
+}
+
+void expect_file_facts(const Trace& trace, const json& expected) {
+  ASSERT_EQ(trace.files.size(), 1U);
+  const TraceFile& file = trace.files[0];
+  EXPECT_EQ(file.events, expected.at("events"));
+  EXPECT_EQ(file.bytes, expected.at("json_bytes"));
+  EXPECT_EQ(file.lost, 0U);
+  EXPECT_EQ(file.negative, expected.at("negative_dur"));
+  EXPECT_FALSE(file.fault) << file.fault->what;
+  EXPECT_EQ(file.world_size, expected.value("world_size", 0U));
+  EXPECT_EQ(file.backend, expected.value("backend", ""));
+  EXPECT_EQ(file.base_ns, expected.value("baseTimeNanoseconds", std::int64_t{0}));
+  if (expected.contains("rank")) {
+    EXPECT_EQ(file.rank, expected.at("rank"));
+    EXPECT_EQ(file.rank_from, "metadata");
+  } else {
+    EXPECT_NE(file.rank_from, "metadata");
+  }
+  EXPECT_LE(file.kept, file.events);
+  EXPECT_LE(file.kept, trace.timeline.records.size());
+}
+
+void expect_devices(const Trace& trace, const json& expected) {
+  if (trace.files.at(0).format == "ascend") {
+    // The reference knows kernels by their category, which Ascend's rows do not have.
+    EXPECT_TRUE(expected.at("devices").empty());
+    return;
+  }
+  const std::vector<DeviceTotals> all = device_totals(trace.timeline);
+  const std::vector<DeviceTotals> linked = device_totals(trace.timeline, DeviceRows::kLinked);
+  const json& devices = expected.at("devices");
+  ASSERT_EQ(all.size(), devices.size());
+  std::uint64_t unlinked = 0;
+  for (const DeviceTotals& totals : all) {
+    SCOPED_TRACE("device " + std::to_string(totals.device));
+    const json& device = devices.at(std::to_string(totals.device));
+    EXPECT_EQ(totals.rank, trace.files[0].rank);
+    expect_equal(as_reference(totals), device, 16);
+    const auto same = std::find_if(linked.begin(), linked.end(), [&](const DeviceTotals& other) {
+      return other.device == totals.device;
+    });
+    if (!device.contains("linked")) {
+      ASSERT_NE(same, linked.end());
+      EXPECT_EQ(as_reference(*same), as_reference(totals)) << "all rows are linked";
+      continue;
+    }
+    const json& part = device.at("linked");
+    const std::int64_t rows = totals.communication_count + totals.compute_count + totals.copy_count;
+    unlinked += static_cast<std::uint64_t>(rows - part.at("n").get<std::int64_t>());
+    if (part.at("n") == 0) {
+      EXPECT_EQ(same, linked.end());
+      continue;
+    }
+    ASSERT_NE(same, linked.end());
+    EXPECT_EQ(same->communication_count + same->compute_count + same->copy_count, part.at("n"));
+    expect_equal(as_reference(*same), part, 7);
+  }
+  EXPECT_EQ(trace.files[0].unlinked, unlinked);
+}
+
+void expect_host(const Trace& trace, const json& expected) {
+  const std::vector<HostTotals> hosts = host_totals(trace.timeline);
+  if (!expected.contains("host")) {
+    EXPECT_TRUE(hosts.empty());
+    return;
+  }
+  ASSERT_EQ(hosts.size(), 1U);
+  const json& host = expected.at("host");
+  EXPECT_EQ(hosts[0].communication_count, host.at("n_comm"));
+  EXPECT_EQ(hosts[0].communication_ns, host.at("comm_ns"));
+  EXPECT_EQ(hosts[0].compute_ns, host.at("aten_ns"));
+  EXPECT_EQ(hosts[0].exposed_ns, host.at("exposed_ns"));
+}
+
+/// What is listed by name is what was counted.
+void expect_kernels(const Trace& trace, const json& expected) {
+  std::int64_t count = 0;
+  std::int64_t total_ns = 0;
+  for (const KernelName& kernel : trace.files.at(0).kernels) {
+    if (kernel.classified.communication) {
+      EXPECT_FALSE(kernel.classified.rule.empty());
+      count += static_cast<std::int64_t>(kernel.count);
+      total_ns += kernel.total_ns;
+    }
+  }
+  std::int64_t expected_count = 0;
+  std::int64_t expected_ns = 0;
+  if (trace.files[0].format == "ascend") {
+    for (const DeviceTotals& totals : device_totals(trace.timeline)) {
+      expected_count += totals.communication_count;
+      expected_ns += totals.communication_sum_ns;
+    }
+  } else if (expected.contains("collectives")) {
+    for (const json& operation : expected.at("collectives")) {
+      expected_count += operation.at("n").get<std::int64_t>();
+      expected_ns += operation.at("sum_ns").get<std::int64_t>();
+    }
+  }
+  EXPECT_EQ(count, expected_count);
+  EXPECT_EQ(total_ns, expected_ns);
+}
+
+TEST_P(Reference, EveryValueToTheNanosecond) {
+  const Trace trace = read();
+  expect_file_facts(trace, expected());
+  expect_devices(trace, expected());
+  expect_host(trace, expected());
+  expect_kernels(trace, expected());
+}
+
+class AscendReference : public Reference {};
+
+/// Ascend's profiler computed these itself.
+TEST_P(AscendReference, OurNumbersAreItsOwn) {
+  const Trace trace = read();
+  std::map<std::string, std::int64_t> verdicts;
+  for (const TraceFile::Verdict& verdict : trace.files.at(0).verdicts) {
+    verdicts[verdict.name] = verdict.total_ns;
+  }
+  EXPECT_EQ(json(verdicts), expected().at("ascend_overlap_rows_ns"));
+  const std::vector<DeviceTotals> all = device_totals(trace.timeline);
+  ASSERT_EQ(all.size(), 1U);
+  // What it calls free is what neither computes nor communicates; copies do not.
+  std::vector<Interval> busy;
+  for (const Record& record : trace.timeline.records) {
+    if (record.lane != Lane::kHost &&
+        (is_compute(record.kind) || record.kind == RecordKind::kCommunication)) {
+      busy.push_back({record.begin_ns, record.end_ns});
+    }
+  }
+  const IntervalSet united(busy);
+  ASSERT_FALSE(united.empty());
+  const std::int64_t span = united.intervals().back().end_ns - united.intervals().front().begin_ns;
+  // It computes in doubles, 17 digits and more: each of its rows may be 1 ns off. In the file whose
+  // times are short it is not.
+  const auto rounding = GetParam().file == "mindinsight_ascend_msprof_dev0.json"
+                            ? 0.0
+                            : static_cast<double>(united.intervals().size());
+  const auto near = [&](std::int64_t ours, const char* theirs) {
+    EXPECT_NEAR(static_cast<double>(ours), static_cast<double>(verdicts[theirs]), rounding)
+        << theirs;
+  };
+  near(all[0].compute_ns, "Computing");
+  near(all[0].communication_ns, "Communication");
+  near(all[0].exposed_ns, "Communication(Not Overlapped)");
+  near(span - united.measure_ns(), "Free");
+}
+
+/// Salvaging changes nothing of a whole file.
+TEST_P(Reference, SalvagedTheSame) {
+  const Trace trace = read();
+  const Trace salvaged = read(true);
+  EXPECT_FALSE(salvaged.files.at(0).fault);
+  ASSERT_EQ(salvaged.timeline.records.size(), trace.timeline.records.size());
+  const auto key = [](const Record& record) {
+    return std::tuple(record.begin_ns, record.end_ns, record.name, record.kind, record.stream);
+  };
+  EXPECT_TRUE(std::equal(trace.timeline.records.begin(),
+                         trace.timeline.records.end(),
+                         salvaged.timeline.records.begin(),
+                         [&](const Record& a, const Record& b) { return key(a) == key(b); }));
+}
+
+INSTANTIATE_TEST_SUITE_P(Traces, Reference, ::testing::ValuesIn(cases()), name_of);
+INSTANTIATE_TEST_SUITE_P(Traces, AscendReference, ::testing::ValuesIn(cases(true)), name_of);
+
+}  // namespace
+}  // namespace stretto
