@@ -73,7 +73,8 @@ class TraceBuilder {
   /// A device stream or host thread that the trace names by text or by 64 bits.
   [[nodiscard]] std::uint32_t lane_id(std::string_view text);
 
-  void note(std::string text) { file_.notes.push_back(std::move(text)); }
+  /// Each text once: what is true of several ranks is one thing to know.
+  void note(std::string text);
   /// @throws Error kParse unless salvaging.
   void fail(TraceFault fault);
 

@@ -162,6 +162,7 @@ Collective collective_of_name(std::string_view name) {
       Word{"dispatch", Collective::kAllToAll},
       Word{"combine", Collective::kAllToAll},
       Word{"broadcast", Collective::kBroadcast},
+      Word{"bcast", Collective::kBroadcast},
       Word{"barrier", Collective::kBarrier},
       Word{"sendrecv", Collective::kSendRecv},
       Word{"reduce", Collective::kReduce},

@@ -415,4 +415,18 @@ std::unique_ptr<Input> memory_input(std::string_view bytes) {
   return unpacked(std::make_unique<MemoryInput>(bytes), packing_of(bytes));
 }
 
+std::string read_all(Input& input) {
+  std::string text;
+  for (std::size_t size = 0;;) {
+    constexpr std::size_t kBlock = std::size_t{1} << 20U;
+    text.resize(size + kBlock);
+    const std::size_t got = input.read(std::span(text).subspan(size));
+    size += got;
+    if (got == 0) {
+      text.resize(size);
+      return text;
+    }
+  }
+}
+
 }  // namespace stretto::detail
