@@ -90,6 +90,9 @@ bool is_stretto(std::string_view head) {
 constexpr std::array kFormats = {
     Format{"nsys", detail::is_database, detail::read_nsys, false},
     Format{"stretto", is_stretto, detail::read_stretto, true},
+    Format{"horovod", detail::is_horovod, detail::read_horovod, false},
+    Format{"nccl-inspector", detail::is_nccl_inspector, detail::read_nccl_inspector, false},
+    Format{"nccl-tests", detail::is_nccl_tests, detail::refuse_nccl_tests, true},
     Format{"kineto", nullptr, detail::read_chrome, false},
 };
 
@@ -288,7 +291,8 @@ void put_together(Trace& trace, std::vector<std::size_t> first_records) {
 
 std::string trace_formats() {
   return "PyTorch profiler (Kineto) and Chrome JSON, Ascend msprof, Nsight Systems (its SQLite "
-         "export), Stretto timelines; each also .gz or .zst";
+         "export), Horovod timelines, NCCL Inspector logs, Stretto timelines; each also .gz or "
+         ".zst";
 }
 
 std::vector<std::filesystem::path> find_traces(const std::vector<std::string>& names) {
