@@ -145,7 +145,8 @@ class Marker {
   [[nodiscard]] bool has_device() const {
     const std::span<Record> all = records();
     return std::any_of(all.begin(), all.end(), [&](const Record& record) {
-      return record.rank == rank_ && record.lane != Lane::kHost;
+      return record.rank == rank_ &&
+             (record.lane == Lane::kCompute || record.lane == Lane::kCommunication);
     });
   }
 
