@@ -211,7 +211,7 @@ void Database::read_schema() {
 
 bool Database::has(std::string_view table, std::string_view column) const {
   const auto found = tables_.find(table);
-  return found != tables_.end() && found->second.count(column) != 0;
+  return found != tables_.end() && found->second.contains(column);
 }
 
 Query Database::select(std::string_view table,

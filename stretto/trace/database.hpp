@@ -67,7 +67,7 @@ class Database {
   /// would make SQLite look for a log beside the file.
   explicit Database(std::span<char> bytes);
 
-  [[nodiscard]] bool has(std::string_view table) const { return tables_.count(table) != 0; }
+  [[nodiscard]] bool has(std::string_view table) const { return tables_.contains(table); }
   [[nodiscard]] bool has(std::string_view table, std::string_view column) const;
   /// Names of all tables, for messages.
   [[nodiscard]] const auto& tables() const noexcept { return tables_; }

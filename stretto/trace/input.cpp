@@ -416,17 +416,17 @@ std::unique_ptr<Input> memory_input(std::string_view bytes) {
 }
 
 std::string read_all(Input& input) {
-  std::string text;
-  for (std::size_t size = 0;;) {
-    constexpr std::size_t kBlock = std::size_t{1} << 20U;
-    text.resize(size + kBlock);
-    const std::size_t got = input.read(std::span(text).subspan(size));
+  constexpr std::size_t kFirst = std::size_t{64} << 10U;
+  std::string text(kFirst, '\0');
+  std::size_t size = 0;
+  while (const std::size_t got = input.read(std::span(text).subspan(size))) {
     size += got;
-    if (got == 0) {
-      text.resize(size);
-      return text;
+    if (size == text.size()) {
+      text.resize(2 * size);
     }
   }
+  text.resize(size);
+  return text;
 }
 
 }  // namespace stretto::detail

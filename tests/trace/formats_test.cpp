@@ -99,7 +99,7 @@ TraceReadOptions salvaging() {
 // --- Nsight Systems
 
 std::filesystem::path shared_traces() {
-  const char* other = std::getenv("STRETTO_SHARED_TRACES");  // NOLINT(concurrency-mt-unsafe)
+  const char* other = std::getenv("STRETTO_SHARED_TRACES");
   return other != nullptr ? std::filesystem::path(other)
                           : std::filesystem::path(STRETTO_SHARED_TRACES_DIR);
 }
