@@ -177,14 +177,21 @@ std::uint32_t TraceBuilder::lane_id(std::string_view text) {
   return id;
 }
 
+void TraceBuilder::note(std::string text) {
+  if (std::find(file_.notes.begin(), file_.notes.end(), text) == file_.notes.end()) {
+    file_.notes.push_back(std::move(text));
+  }
+}
+
 void TraceBuilder::fail(TraceFault fault) {
   if (!options_.salvage) {
+    const bool rows = file_.format == "nsys";
     throw Error(
         ErrorCode::kParse,
         {"a trace is broken",
-         file_.path + ", byte " + std::to_string(fault.offset),
+         file_.path + (rows ? ", row " : ", byte ") + std::to_string(fault.offset),
          fault.what,
-         "whole JSON",
+         rows ? "a whole export of nsys" : "whole JSON",
          file_.events == 0 ? "Is it the right file? Formats that can be read: " + trace_formats()
                            : std::to_string(file_.events) +
                                  " whole events come before it; --salvage uses what can be read"});

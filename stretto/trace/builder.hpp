@@ -73,7 +73,8 @@ class TraceBuilder {
   /// A device stream or host thread that the trace names by text or by 64 bits.
   [[nodiscard]] std::uint32_t lane_id(std::string_view text);
 
-  void note(std::string text) { file_.notes.push_back(std::move(text)); }
+  /// Each text once: what is true of several ranks is one thing to know.
+  void note(std::string text);
   /// @throws Error kParse unless salvaging.
   void fail(TraceFault fault);
 
@@ -109,6 +110,15 @@ class Input;
 void read_chrome(Input& input, TraceBuilder& builder);
 /// Reads a Stretto timeline: all its ranks.
 void read_stretto(Input& input, TraceBuilder& builder);
+/// Reads Horovod's timeline.
+[[nodiscard]] bool is_horovod(std::string_view head);
+void read_horovod(Input& input, TraceBuilder& builder);
+/// Reads the JSON lines of NCCL's Inspector plugin.
+[[nodiscard]] bool is_nccl_inspector(std::string_view head);
+void read_nccl_inspector(Input& input, TraceBuilder& builder);
+/// Says what else to do with a file of NCCL tests. @throws Error kParse, always.
+[[nodiscard]] bool is_nccl_tests(std::string_view head);
+void refuse_nccl_tests(Input& input, TraceBuilder& builder);
 
 /// Makes a kStep record per step and rank out of what marks steps in this file's records, gives
 /// device records their step, and derives what a live run records itself: per step the order of its

@@ -148,18 +148,14 @@ Collective collective_of_name(std::string_view name) {
       Word{"dispatch", Collective::kAllToAll},
       Word{"combine", Collective::kAllToAll},
       Word{"broadcast", Collective::kBroadcast},
+      Word{"bcast", Collective::kBroadcast},
       Word{"barrier", Collective::kBarrier},
       Word{"sendrecv", Collective::kSendRecv},
       Word{"reduce", Collective::kReduce},
       Word{"send", Collective::kSend},
       Word{"recv", Collective::kRecv},
   };
-  constexpr std::string_view kAnonymous = "(anonymous namespace)::";
   std::string plain = lower(name);
-  for (std::size_t at = plain.find(kAnonymous); at != std::string::npos;
-       at = plain.find(kAnonymous)) {
-    plain.erase(at, kAnonymous.size());
-  }
   std::erase(plain, '_');
   // Arguments say nothing of the operation: ncclKernel_X(ncclDevComm*, ...). An anonymous namespace
   // is none of them.

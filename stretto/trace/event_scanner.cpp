@@ -705,6 +705,7 @@ bool EventScanner::event_in_array(EventText& event, bool salvage, bool& found) {
   found = false;
   skip_space();
   if (at_ == end_) {
+    unclosed_ = !fault_ && input_.fault().empty();
     end_of_text(at_, "the array of events");
     return false;
   }

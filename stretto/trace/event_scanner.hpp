@@ -90,6 +90,9 @@ class EventScanner {
   [[nodiscard]] std::uint64_t lost() const noexcept { return lost_; }
   [[nodiscard]] const std::optional<Fault>& fault() const noexcept { return fault_; }
   [[nodiscard]] bool is_array() const noexcept { return bare_array_; }
+  /// The text ended behind a whole event, but the array was never closed: how a writer that is
+  /// still at work, or was never told to stop, leaves it. Is also the fault.
+  [[nodiscard]] bool is_unclosed() const noexcept { return unclosed_; }
   /// An array of events was there, be it empty.
   [[nodiscard]] bool has_events() const noexcept { return had_array_; }
   [[nodiscard]] const std::vector<Member>& members() const noexcept { return members_; }
@@ -130,6 +133,7 @@ class EventScanner {
   bool bare_array_ = false;
   bool had_array_ = false;
   bool recovering_ = false;  // what comes next is taken for an event, and may be a part of one
+  bool unclosed_ = false;
   std::uint64_t events_ = 0;
   std::uint64_t lost_ = 0;
   std::optional<Fault> fault_;

@@ -417,4 +417,18 @@ std::unique_ptr<Input> memory_input(std::string_view bytes) {
   return unpacked(std::make_unique<MemoryInput>(bytes), packing_of(bytes));
 }
 
+std::string read_all(Input& input) {
+  constexpr std::size_t kFirst = std::size_t{64} << 10U;
+  std::string text(kFirst, '\0');
+  std::size_t size = 0;
+  while (const std::size_t got = input.read(std::span(text).subspan(size))) {
+    size += got;
+    if (size == text.size()) {
+      text.resize(2 * size);
+    }
+  }
+  text.resize(size);
+  return text;
+}
+
 }  // namespace stretto::detail

@@ -44,4 +44,7 @@ class Input {
 /// Bytes in memory, not copied, unpacked if they are packed.
 [[nodiscard]] std::unique_ptr<Input> memory_input(std::string_view bytes);
 
+/// All that is left of it. What is too large for that is no input of a reader that needs it whole.
+[[nodiscard]] std::string read_all(Input& input);
+
 }  // namespace stretto::detail

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <set>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,17 +12,7 @@
 namespace stretto::detail {
 
 void read_stretto(Input& input, TraceBuilder& builder) {
-  std::string text;
-  for (std::size_t size = 0;;) {
-    constexpr std::size_t kBlock = std::size_t{1} << 20U;
-    text.resize(size + kBlock);
-    const std::size_t got = input.read(std::span(text).subspan(size));
-    text.resize(size + got);
-    if (got == 0) {
-      break;
-    }
-    size += got;
-  }
+  std::string text = read_all(input);
   TraceFile& file = builder.file();
   file.bytes = text.size();
   if (!input.fault().empty()) {

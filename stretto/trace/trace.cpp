@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <optional>
@@ -15,7 +16,9 @@
 #include "stretto/base/error.hpp"
 #include "stretto/base/text.hpp"
 #include "stretto/trace/builder.hpp"
+#include "stretto/trace/database.hpp"
 #include "stretto/trace/input.hpp"
+#include "stretto/trace/nsys.hpp"
 
 namespace stretto {
 namespace {
@@ -72,7 +75,7 @@ class PeekedInput final : public Input {
   std::size_t given_ = 0;
 };
 
-struct TextFormat {
+struct Format {
   std::string_view name;
   bool (*is_it)(std::string_view head);
   void (*read)(Input& input, TraceBuilder& builder);
@@ -84,9 +87,13 @@ bool is_stretto(std::string_view head) {
 }
 
 // The first that knows the text reads it; the last knows every text.
-constexpr std::array kTextFormats = {
-    TextFormat{"stretto", is_stretto, detail::read_stretto, true},
-    TextFormat{"kineto", nullptr, detail::read_chrome, false},
+constexpr std::array kFormats = {
+    Format{"nsys", detail::is_database, detail::read_nsys, false},
+    Format{"stretto", is_stretto, detail::read_stretto, true},
+    Format{"horovod", detail::is_horovod, detail::read_horovod, false},
+    Format{"nccl-inspector", detail::is_nccl_inspector, detail::read_nccl_inspector, false},
+    Format{"nccl-tests", detail::is_nccl_tests, detail::refuse_nccl_tests, true},
+    Format{"kineto", nullptr, detail::read_chrome, false},
 };
 
 /// `trace_rank12.json` < `trace_rank100.json`.
@@ -159,7 +166,8 @@ void set_rank(TraceFile& file, std::uint32_t order) {
   if (!file.rank_from.empty()) {
     return;
   }
-  if (const auto rank = rank_in_name(file.path)) {
+  // Of a file with several ranks the name can only say the node's.
+  if (const auto rank = file.rank_count == 1 ? rank_in_name(file.path) : std::nullopt) {
     file.rank = *rank;
     file.rank_from = "file name";
   } else {
@@ -168,20 +176,43 @@ void set_rank(TraceFile& file, std::uint32_t order) {
   }
 }
 
-void read_text(Input& input, TraceBuilder& builder, std::uint32_t order) {
+void end_file(TraceBuilder& builder, std::uint32_t order, bool whole) {
+  set_rank(builder.file(), order);
+  if (whole) {
+    builder.finish_as_it_is();
+  } else {
+    builder.finish();
+  }
+}
+
+/// What nsys itself writes has no published form, and its name is all that it can be known by.
+void refuse_report(const std::string& path, std::string_view head) {
+  constexpr std::array<std::string_view, 3> kReports = {".nsys-rep", ".qdrep", ".qdstrm"};
+  const bool report = std::any_of(kReports.begin(), kReports.end(), [&](std::string_view suffix) {
+    return path.ends_with(suffix);
+  });
+  if (report && !head.starts_with('{') && !head.starts_with('[')) {
+    throw Error(ErrorCode::kParse,
+                {"a report of Nsight Systems that is not exported",
+                 path,
+                 "the profiler's own format",
+                 "its SQLite export",
+                 "Run: nsys export --type sqlite " + quote(path)});
+  }
+}
+
+void read_stream(Input& input, TraceBuilder& builder, std::uint32_t order) {
   PeekedInput peeked(input);
-  for (const TextFormat& format : kTextFormats) {
+  for (const Format& format : kFormats) {
     if (format.is_it != nullptr && !format.is_it(peeked.head())) {
       continue;
     }
+    if (format.is_it == nullptr) {
+      refuse_report(builder.file().path, peeked.head());
+    }
     builder.file().format = format.name;
     format.read(peeked, builder);
-    set_rank(builder.file(), order);
-    if (format.whole) {
-      builder.finish_as_it_is();
-    } else {
-      builder.finish();
-    }
+    end_file(builder, order, format.whole);
     return;
   }
 }
@@ -202,6 +233,22 @@ void note_missing_ranks(Trace& trace, const std::map<std::uint32_t, std::size_t>
   trace.notes.push_back(std::to_string(present.size()) + " of " + std::to_string(world_size) +
                         " ranks are here (missing: " + missing +
                         (listed == kMostListed ? "..." : "") + "): numbers are of these only");
+}
+
+/// A database that is not packed is read where it lies; all else is a stream.
+void read_file(const std::filesystem::path& path, TraceBuilder& builder, std::uint32_t order) {
+  std::error_code error;
+  if (std::filesystem::is_regular_file(path, error)) {
+    std::array<char, 16> head{};
+    std::ifstream file(path, std::ios::binary);
+    if (file.read(head.data(), head.size()) && detail::is_database({head.data(), head.size()})) {
+      detail::read_nsys_file(path, builder);
+      end_file(builder, order, false);
+      return;
+    }
+  }
+  const std::unique_ptr<Input> input = detail::open_input(path);
+  read_stream(*input, builder, order);
 }
 
 /// Ranks must differ, and times count from one origin.
@@ -264,8 +311,9 @@ void put_together(Trace& trace, std::vector<std::size_t> first_records) {
 }  // namespace
 
 std::string trace_formats() {
-  return "PyTorch profiler (Kineto) and Chrome JSON, Ascend msprof, Stretto timelines; each also "
-         ".gz or .zst";
+  return "PyTorch profiler (Kineto) and Chrome JSON, Ascend msprof, Nsight Systems (its SQLite "
+         "export), Horovod timelines, NCCL Inspector logs, Stretto timelines; each also .gz or "
+         ".zst";
 }
 
 std::vector<std::filesystem::path> find_traces(const std::vector<std::string>& names) {
@@ -315,11 +363,12 @@ Trace read_traces(const std::vector<std::filesystem::path>& files,
                   const TraceReadOptions& options) {
   Trace trace;
   std::vector<std::size_t> first_records;
-  for (std::size_t i = 0; i < files.size(); ++i) {
+  std::uint32_t order = 0;
+  for (const std::filesystem::path& path : files) {
     first_records.push_back(trace.timeline.records.size());
-    TraceBuilder builder(trace, options, files[i].string());
-    const std::unique_ptr<Input> input = detail::open_input(files[i]);
-    read_text(*input, builder, static_cast<std::uint32_t>(i));
+    TraceBuilder builder(trace, options, path.string());
+    read_file(path, builder, order);
+    order += std::max(1U, trace.files.back().rank_count);
   }
   put_together(trace, std::move(first_records));
   return trace;
@@ -331,7 +380,7 @@ Trace read_trace_text(std::string_view bytes,
   Trace trace;
   TraceBuilder builder(trace, options, std::string(name));
   const std::unique_ptr<Input> input = detail::memory_input(bytes);
-  read_text(*input, builder, 0);
+  read_stream(*input, builder, 0);
   put_together(trace, {0});
   return trace;
 }

@@ -31,9 +31,10 @@ struct KernelName {
 /// What one file gave, and what it did not.
 struct TraceFile {
   std::string path;
-  std::string format;  ///< `kineto`, `chrome`, `ascend`, `nsys`, `stretto`...
+  std::string format;  ///< `kineto`, `ascend`, `nsys`, `horovod`, `nccl-inspector`, `stretto`.
   std::uint32_t rank = 0;
   std::string rank_from;             ///< `metadata`, `file name`, `order`: why it has that rank.
+  std::uint32_t rank_count = 1;      ///< How many it may hold, numbered on from `rank`.
   std::vector<std::uint32_t> ranks;  ///< All that it has records of.
   std::uint32_t world_size = 0;      ///< 0 if it does not say.
   std::string backend;               ///< As it says: `nccl`; empty if it does not.
@@ -84,7 +85,8 @@ struct TraceReadOptions {
 
 /// Reads one file per rank (an Nsight export may hold several). What a file is, its content says.
 /// Ranks come from the trace, else from `rank3` in the name, else from the order of the files.
-/// Peak memory: 64 bytes per kept event and a few MiB, whatever the files' size.
+/// Peak memory: 64 bytes per kept event and a few MiB, whatever the files' size; of an Nsight
+/// export also its names, and all of it if it is packed.
 /// @throws Error kParse naming file, byte and fault, if a file is broken and `salvage` is off, or
 /// is
 ///         of no known format; kInvalidArgument if it cannot be opened or two files are of one
@@ -92,7 +94,7 @@ struct TraceReadOptions {
 [[nodiscard]] Trace read_traces(const std::vector<std::filesystem::path>& files,
                                 const TraceReadOptions& options = {});
 
-/// One file's bytes in memory, in any of the JSON formats; for tests and fuzzers.
+/// One file's bytes in memory, in any format; for tests and fuzzers.
 [[nodiscard]] Trace read_trace_text(std::string_view bytes,
                                     std::string_view name,
                                     const TraceReadOptions& options = {});
