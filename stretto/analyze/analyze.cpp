@@ -164,7 +164,14 @@ Seconds bound_of(const std::vector<Step>& steps,
   }
   if (gradients.empty()) {
     for (const BucketSummary& bucket : summary.buckets) {
-      gradients.push_back({bucket.ready, bucket.bytes});
+      // A reduce_scatter is half an all_reduce. What else a trace holds (parameters that are
+      // gathered, metrics, activations) may depend on later compute, and is left out: a bound may
+      // be too low, never too high.
+      if (bucket.collective == Collective::kReduceScatter) {
+        gradients.push_back({bucket.ready, Bytes(bucket.bytes.count() / 2)});
+      } else if (bucket.collective == Collective::kAllReduce) {
+        gradients.push_back({bucket.ready, bucket.bytes});
+      }
     }
   }
   return in_iteration_bound(gradients, compute_end, cost);

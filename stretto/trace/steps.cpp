@@ -403,6 +403,7 @@ class Marker {
           work[{collective.device, launch->thread}], launch->at_ns, collective.begin_ns);
       if (ready_ns) {
         instant.kind = RecordKind::kReady;
+        instant.bytes = 0;  // whatever was ready, how large it is nobody knows
         instant.begin_ns = *ready_ns;
         instant.end_ns = *ready_ns;
         builder_.timeline().records.push_back(instant);

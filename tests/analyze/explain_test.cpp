@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a trace says, from the text of the trace on: buckets, collectives across ranks, diagnoses.
+#include "stretto/analyze/explain.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "analyze/timeline_builder.hpp"
+#include "stretto/base/error.hpp"
+#include "stretto/trace/trace.hpp"
+#include "trace/trace_text.hpp"
+
+namespace stretto {
+namespace {
+
+using testing::KinetoText;
+
+std::string metadata(std::int64_t elements, int ranks) {
+  return R"(, "Collective name": "allreduce", "In msg nelems": )" + std::to_string(elements) +
+         R"(, "Out msg nelems": )" + std::to_string(elements) +
+         R"(, "dtype": "Float", "Group size": )" + std::to_string(ranks) +
+         R"(, "Process Group Name": "0", "Process Group Ranks": "[0, 1]")";
+}
+
+constexpr const char* kAllReduce =
+    "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage)";
+
+/// Three steps of 1000 us. Backward computes until 600; bucket 0 is ready at 300 and launched at
+/// once, bucket 1 is ready at 600, launched before, and begins when bucket 0 has ended. `late`: the
+/// rank's collectives begin that much later, and end with the others'.
+KinetoText ddp(int rank, std::int64_t late) {
+  KinetoText trace;
+  trace.member(R"("distributedInfo": {"backend": "nccl", "rank": )" + std::to_string(rank) +
+               R"(, "world_size": 2})");
+  int id = 1;
+  for (int step = 0; step < 3; ++step) {
+    const std::int64_t at = 10'000 + 1000 * step;
+    trace.annotation("ProfilerStep#" + std::to_string(step + 5), at - 500, 990);
+    const auto launched = [&](const char* name,
+                              std::int64_t launch,
+                              std::int64_t begin,
+                              std::int64_t length,
+                              int stream,
+                              const std::string& more = "") {
+      trace.launch(launch, 2, 1, id);
+      trace.kernel(name, begin, length, stream, id, more);
+      ++id;
+    };
+    launched("forward", at - 400, at, 100, 7);
+    launched("backward_2", at - 390, at + 100, 200, 7);
+    launched(kAllReduce, at + 310, at + 320 + late, 380 - late, 20, metadata(1'000'000, 2));
+    launched("backward_1", at + 315, at + 300, 300, 7);
+    launched(kAllReduce, at + 320, at + 700, 200, 20, metadata(500'000, 2));
+    launched("optimizer", at + 325, at + 900, 100, 7);
+  }
+  return trace;
+}
+
+Trace two_ranks(std::int64_t late) {
+  // As read_traces does for two files.
+  Trace first = read_trace_text(ddp(0, 0).text(), "rank0.json");
+  const Trace second = read_trace_text(ddp(1, late).text(), "rank1.json");
+  std::vector<std::uint32_t> names;
+  for (const std::string& name : second.timeline.names) {
+    names.push_back(first.timeline.name_id(name));
+  }
+  const auto calls = static_cast<std::uint32_t>(first.timeline.calls.size());
+  for (CollectiveCall call : second.timeline.calls) {
+    call.group = names[call.group];
+    call.members = names[call.members];
+    first.timeline.calls.push_back(call);
+  }
+  for (Record record : second.timeline.records) {
+    record.name = names[record.name];
+    record.call += record.call == kNoId ? 0 : calls;
+    first.timeline.records.push_back(record);
+  }
+  return first;
+}
+
+const Diagnosis* find(const Explanation& explanation, const std::string& id) {
+  for (const Diagnosis& diagnosis : explanation.diagnoses) {
+    if (diagnosis.id == id) {
+      return &diagnosis;
+    }
+  }
+  return nullptr;
+}
+
+constexpr double kUs = 1e-6;
+
+TEST(Explain, BucketsOfAKnownStep) {
+  const Trace trace = read_trace_text(ddp(0, 0).text(), "rank0.json");
+  const Explanation explanation = explain(trace.timeline);
+  ASSERT_TRUE(explanation.summary);
+  const Summary& s = *explanation.summary;
+  EXPECT_EQ(s.steps, 3U);
+  EXPECT_NEAR(s.step.count(), 1000 * kUs, 1e-12);
+  EXPECT_NEAR(s.compute.count(), 700 * kUs, 1e-12);
+  EXPECT_NEAR(s.communication.count(), 580 * kUs, 1e-12);
+  EXPECT_NEAR(s.exposed.count(), 300 * kUs, 1e-12);  // 600 to 900
+  ASSERT_EQ(s.buckets.size(), 2U);
+  EXPECT_EQ(s.buckets[0].bytes, Bytes(4'000'000));
+  EXPECT_EQ(s.buckets[0].collective, Collective::kAllReduce);
+  EXPECT_NEAR(s.buckets[0].ready.count(), 300 * kUs, 1e-12);
+  EXPECT_NEAR(s.buckets[0].launched.count(), 310 * kUs, 1e-12);
+  EXPECT_NEAR(s.buckets[0].started.count(), 320 * kUs, 1e-12);
+  EXPECT_NEAR(s.buckets[0].ended.count(), 700 * kUs, 1e-12);
+  EXPECT_NEAR(s.buckets[0].exposed.count(), 100 * kUs, 1e-12);
+  EXPECT_EQ(s.buckets[0].waited_for, WaitedFor::kLaunch);
+  EXPECT_NEAR(s.buckets[1].ready.count(), 600 * kUs, 1e-12);
+  EXPECT_NEAR(s.buckets[1].started.count(), 700 * kUs, 1e-12);
+  EXPECT_NEAR(s.buckets[1].exposed.count(), 200 * kUs, 1e-12);
+  EXPECT_EQ(s.buckets[1].waited_for, WaitedFor::kEarlierCommunication);
+  EXPECT_FALSE(s.bound) << "one rank of two: the shortest of three calls may be waiting";
+}
+
+TEST(Explain, WaitingIsToldFromTransferWhenAllRanksAreThere) {
+  const Explanation explanation = explain(two_ranks(100).timeline);
+  const CollectiveReport& report = explanation.collectives;
+  EXPECT_EQ(report.matched, 6);
+  EXPECT_EQ(report.unmatched, 0);
+  ASSERT_EQ(report.kinds.size(), 2U);
+  EXPECT_EQ(report.kinds[0].bytes, Bytes(4'000'000));
+  EXPECT_EQ(report.kinds[0].group, "0");
+  EXPECT_EQ(report.kinds[0].count, 3);
+  EXPECT_NEAR(report.kinds[0].transfer.count(), 280 * kUs, 1e-12);
+  EXPECT_NEAR(report.kinds[0].duration_most.count(), 380 * kUs, 1e-12);
+  EXPECT_NEAR(report.kinds[0].total.count(), 3 * 330 * kUs, 1e-12);
+  // bus bandwidth of two ranks: factor 2 (2 - 1) / 2
+  EXPECT_NEAR(report.kinds[0].bus_bandwidth->value(), 4e6 / 280e-6, 1.0);
+  ASSERT_EQ(report.ranks.size(), 2U);
+  EXPECT_EQ(report.ranks[0].rank, 1U);
+  EXPECT_EQ(report.ranks[0].last, 3);
+  EXPECT_NEAR(report.ranks[0].made_others_wait.count(), 300 * kUs, 1e-12);
+  EXPECT_NEAR(report.ranks[0].waited.count(), 0.0, 1e-12);
+  EXPECT_NEAR(report.ranks[1].waited.count(), 300 * kUs, 1e-12);
+}
+
+TEST(Explain, TheBoundIsThatOfTheFittedCosts) {
+  const Explanation explanation = explain(two_ranks(100).timeline);
+  ASSERT_TRUE(explanation.fitted);
+  // 4 MB in 280 us and 2 MB in 200 us: 120 us and 25 GB/s.
+  EXPECT_NEAR(explanation.fitted->cost.latency.count(), 120 * kUs, 1e-9);
+  EXPECT_NEAR(explanation.fitted->cost.seconds_per_byte, 40e-12, 1e-16);
+  // Bucket 1 is ready at 600 and takes 200: not before 800; idle and optimizer stay: 700 without
+  // exposed communication.
+  ASSERT_TRUE(explanation.summary->bound);
+  EXPECT_NEAR(explanation.summary->bound->count(), 800 * kUs, 1e-9);
+  EXPECT_NEAR(explanation.least_exposed()->count(), 100 * kUs, 1e-9);
+}
+
+TEST(Explain, ClocksThatDisagreeAreBroughtTogether) {
+  Trace trace = two_ranks(0);
+  for (Record& record : trace.timeline.records) {
+    if (record.rank == 1) {
+      record.begin_ns += 5'000'000;
+      record.end_ns += 5'000'000;
+    }
+  }
+  const std::vector<std::string> notes = align_clocks(trace.timeline);
+  ASSERT_EQ(notes.size(), 1U);
+  EXPECT_NE(notes[0].find("rank 1 ends the same collectives 5.000 ms later"), std::string::npos)
+      << notes[0];
+  ASSERT_EQ(trace.timeline.clocks.size(), 1U);
+  EXPECT_EQ(trace.timeline.clocks[0].offset_ns, -5'000'000);
+  EXPECT_EQ(trace.timeline.clocks[0].residual_ns, 0);
+  EXPECT_TRUE(align_clocks(trace.timeline).empty());
+}
+
+TEST(Explain, GroupsThatDoNotAgreeAreLeftAlone) {
+  Trace trace = two_ranks(0);
+  std::erase_if(trace.timeline.records, [](const Record& record) {
+    return record.rank == 1 && record.kind == RecordKind::kCommunication &&
+           record.bytes == 2'000'000 && record.step == 7;
+  });
+  const CollectiveReport report = report_collectives(trace.timeline);
+  EXPECT_EQ(report.matched, 0);
+  EXPECT_EQ(report.unmatched, 6);
+  ASSERT_EQ(report.notes.size(), 1U);
+  EXPECT_NE(report.notes[0].find("rank 1 has 5 calls in process group '0', rank 0 has 6"),
+            std::string::npos)
+      << report.notes[0];
+  EXPECT_TRUE(report.ranks.empty());
+}
+
+TEST(Explain, WithoutCommunicationNothingIsZero) {
+  KinetoText trace;
+  trace.launch(0, 1, 1, 1).kernel("gemm", 10, 100, 7, 1);
+  const Explanation explanation = explain(read_trace_text(trace.text(), "t.json").timeline);
+  EXPECT_FALSE(explanation.has_communication());
+  EXPECT_FALSE(explanation.steps_marked);
+  EXPECT_FALSE(explanation.summary->hidden_ratio());
+  EXPECT_TRUE(explanation.collectives.kinds.empty());
+}
+
+TEST(Diagnoses, AStragglerIsNamed) {
+  const Explanation late = explain(two_ranks(200).timeline);
+  const Diagnosis* straggler = find(late, "straggler");
+  ASSERT_NE(straggler, nullptr);
+  EXPECT_NE(straggler->finding.find("rank 1"), std::string::npos);
+  EXPECT_EQ(find(explain(two_ranks(0).timeline), "straggler"), nullptr);
+}
+
+TEST(Diagnoses, ShareOfTheStep) {
+  const Explanation explanation = explain(two_ranks(0).timeline);  // 300 of 1000 us: not above
+  EXPECT_EQ(find(explanation, "communication_share"), nullptr);
+  KinetoText exposed;
+  exposed.kernel("gemm", 0, 100, 7, 1).kernel(kAllReduce, 100, 100, 20, 2);
+  const Explanation half = explain(read_trace_text(exposed.text(), "t.json").timeline);
+  const Diagnosis* share = find(half, "communication_share");
+  ASSERT_NE(share, nullptr);
+  EXPECT_EQ(share->weight, Diagnosis::Weight::kFirst);
+  EXPECT_NE(share->threshold.find("30.0 %"), std::string::npos);
+}
+
+TEST(Diagnoses, CommunicationOnTheComputeStream) {
+  KinetoText trace;
+  trace.kernel("gemm", 0, 100, 7, 1).kernel(kAllReduce, 100, 50, 7, 2);
+  const Explanation one = explain(read_trace_text(trace.text(), "t.json").timeline);
+  ASSERT_NE(find(one, "one_stream"), nullptr);
+  EXPECT_EQ(find(explain(two_ranks(0).timeline), "one_stream"), nullptr);
+}
+
+TEST(Diagnoses, ManySmallCollectives) {
+  KinetoText trace;
+  for (int i = 0; i < 30; ++i) {
+    trace.kernel(kAllReduce, 100 * i, 11, 20, i + 1);
+  }
+  trace.kernel("gemm", 0, 3000, 7, 99);
+  const Explanation small = explain(read_trace_text(trace.text(), "t.json").timeline);
+  ASSERT_NE(find(small, "latency_bound"), nullptr);
+  EXPECT_EQ(find(explain(two_ranks(0).timeline), "latency_bound"), nullptr);
+}
+
+TEST(Diagnoses, ComputeThatRunsSlowerBesideCommunication) {
+  const auto trace_of = [](std::int64_t beside) {
+    KinetoText trace;
+    const std::string shape = R"(, "grid": [64, 1, 1])";
+    for (int i = 0; i < 6; ++i) {
+      trace.kernel("gemm", 1000 * i, 100, 7, 2 * i + 1, shape);
+      trace.kernel("gemm", 1000 * i + 500, beside, 7, 2 * i + 2, shape);
+      trace.kernel(kAllReduce, 1000 * i + 450, 400, 20, 100 + i);
+    }
+    return explain(read_trace_text(trace.text(), "t.json").timeline);
+  };
+  const Explanation slowed = trace_of(150);
+  ASSERT_TRUE(slowed.slowdown);
+  EXPECT_NEAR(slowed.slowdown->factor, 1.5, 1e-9);
+  EXPECT_NEAR(slowed.slowdown->extra.count(), 6 * 50 * kUs, 1e-12);
+  EXPECT_NE(find(slowed, "slowed_compute"), nullptr);
+  EXPECT_EQ(find(trace_of(105), "slowed_compute"), nullptr);
+}
+
+TEST(Diagnoses, AStreamOfNothingButOneKernelIsAskedAbout) {
+  KinetoText trace;
+  trace.kernel("gemm", 0, 1000, 7, 1).kernel("my::moe_dispatch", 100, 300, 23, 2);
+  trace.kernel(kAllReduce, 1000, 10, 20, 3);
+  const Explanation explanation = explain(read_trace_text(trace.text(), "t.json").timeline);
+  const Diagnosis* unknown = find(explanation, "unknown_stream");
+  ASSERT_NE(unknown, nullptr);
+  EXPECT_NE(unknown->finding.find("my::moe_dispatch"), std::string::npos);
+  TraceReadOptions told;
+  told.rules.add_expression("moe_dispatch");
+  const Explanation after = explain(read_trace_text(trace.text(), "t.json", told).timeline);
+  EXPECT_EQ(find(after, "unknown_stream"), nullptr);
+  EXPECT_EQ(after.devices[0].communication_count, 2);
+}
+
+TEST(Diagnoses, AFatLastBucket) {
+  testing::TimelineBuilder builder(1);
+  for (std::uint32_t step = 0; step < 3; ++step) {
+    builder.step(step, 0, 100.0 * step, 90)
+        .compute(RecordKind::kBackward, "b", 0, 50)
+        .bucket(0, 10 << 20, 20, 20, 40)
+        .bucket(1, 25 << 20, 50, 50, 90);
+  }
+  const Explanation explanation = explain(builder.timeline());
+  const Diagnosis* fat = find(explanation, "fat_last_bucket");
+  ASSERT_NE(fat, nullptr);
+  EXPECT_NE(fat->advice.find("bucket_cap_mb=6"), std::string::npos) << fat->advice;
+}
+
+TEST(TraceProfile, BucketsStandForGradients) {
+  const Trace trace = read_trace_text(ddp(0, 0).text(), "rank0.json");
+  const StepProfile profile = step_profile_of_trace(trace.timeline);
+  EXPECT_EQ(profile.basis, Basis::kMeasured);
+  EXPECT_TRUE(profile.beside_communication);
+  ASSERT_EQ(profile.tensors.size(), 2U);
+  EXPECT_EQ(profile.tensors[0].bytes(), Bytes(4'000'000));
+  EXPECT_NEAR(profile.tensors[1].ready.count(), 600 * kUs, 1e-12);
+  EXPECT_NEAR(profile.compute_end.count(), 700 * kUs, 1e-12);
+}
+
+TEST(TraceProfile, WithoutSizesItSaysSo) {
+  KinetoText trace;
+  trace.kernel("gemm", 0, 100, 7, 1).kernel(kAllReduce, 100, 50, 20, 2);
+  const Trace read = read_trace_text(trace.text(), "t.json");
+  try {
+    (void)step_profile_of_trace(read.timeline);
+    ADD_FAILURE() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    EXPECT_NE(error.detail().found.find("1 collectives per step"), std::string::npos);
+  }
+}
+
+TEST(StepNumbers, OneRowPerStepAndRank) {
+  const Trace trace = read_trace_text(ddp(0, 0).text(), "rank0.json");
+  const std::vector<StepNumbers> steps = step_numbers(trace.timeline);
+  ASSERT_EQ(steps.size(), 3U);
+  EXPECT_EQ(steps[0].name, "ProfilerStep#5");
+  EXPECT_EQ(steps[2].step, 7U);
+  EXPECT_NEAR(steps[1].exposed.count(), 300 * kUs, 1e-12);
+  EXPECT_EQ(steps[1].launches, 2);
+}
+
+}  // namespace
+}  // namespace stretto
