@@ -15,9 +15,7 @@
 #include "output.hpp"
 #include "stretto/analyze/explain.hpp"
 #include "stretto/data/machine.hpp"
-#include "stretto/data/step_profile.hpp"
 #include "stretto/report/explanation.hpp"
-#include "stretto/report/report.hpp"
 #include "trace_options.hpp"
 #include "version.hpp"
 
@@ -30,8 +28,6 @@ struct AnalyzeFlags {
   TraceOptions trace;
   std::string per;
   std::string machine;
-  std::string timeline;
-  std::string profile;
   std::string output;
   bool json = false;
   bool csv = false;
@@ -52,12 +48,9 @@ Per per_of(const std::string& name) {
   return Per::kBucket;
 }
 
-ordered_json document_of(const AnalyzeFlags& flags,
-                         const Context& context,
+ordered_json document_of(const Context& context,
                          const Trace& trace,
-                         const Explanation& explanation,
-                         const std::vector<std::string>& written) {
-  (void)flags;
+                         const Explanation& explanation) {
   ordered_json document = {{"schema", "stretto.analyze/1"},
                            {"version", kVersion},
                            {"arguments", context.arguments},
@@ -67,7 +60,6 @@ ordered_json document_of(const AnalyzeFlags& flags,
   for (const std::string& note : explanation.notes) {
     document["notes"].push_back(note);
   }
-  document["written"] = written;
   return document;
 }
 
@@ -111,21 +103,6 @@ std::string text_of(const AnalyzeFlags& flags, const Trace& trace, const Explana
   return text + fmt::format("next: {}\n", next_of(flags, explanation));
 }
 
-std::vector<std::string> write_artifacts(const AnalyzeFlags& flags, const Timeline& timeline) {
-  std::vector<std::string> written;
-  if (!flags.timeline.empty()) {
-    write_file(
-        flags.timeline,
-        flags.timeline.ends_with(".trace.json") ? chrome_trace(timeline) : to_json(timeline));
-    written.push_back(flags.timeline);
-  }
-  if (!flags.profile.empty()) {
-    write_file(flags.profile, to_json(step_profile_of_trace(timeline)));
-    written.push_back(flags.profile);
-  }
-  return written;
-}
-
 int run_analyze(const AnalyzeFlags& flags, const Context& context) {
   AnalyzeOptions options;
   if (!flags.machine.empty()) {
@@ -136,7 +113,6 @@ int run_analyze(const AnalyzeFlags& flags, const Context& context) {
     std::fputs(warnings_of(trace).c_str(), stderr);
   }
   const Explanation explanation = explain(trace.timeline, options);
-  const std::vector<std::string> written = write_artifacts(flags, trace.timeline);
   if (!flags.json) {
     for (const std::string& note : explanation.notes) {
       std::fputs(fmt::format("warning: {}\n", note).c_str(), stderr);
@@ -144,7 +120,7 @@ int run_analyze(const AnalyzeFlags& flags, const Context& context) {
   }
   std::string result;
   if (flags.json) {
-    result = document_of(flags, context, trace, explanation, written)
+    result = document_of(context, trace, explanation)
                  .dump(2, ' ', false, ordered_json::error_handler_t::replace) +
              "\n";
   } else if (flags.classes) {
@@ -186,12 +162,6 @@ Action add_analyze(CLI::App& app) {
                  "Bound for this machine instead of the costs fitted to the trace (file, or "
                  "4@5Gbit/s,50us)")
       ->type_name("M");
-  app.add_option("--timeline",
-                 flags->timeline,
-                 "Write what was read; a name ending in .trace.json gives a Chrome trace")
-      ->type_name("FILE");
-  app.add_option("--profile", flags->profile, "Write the step as input of a planner or of replay")
-      ->type_name("FILE");
   app.add_option("-o,--output", flags->output, "Write the result there instead of to stdout")
       ->type_name("FILE");
   app.add_flag("--classes", flags->classes, "List which kernels count as what, and by which rule");

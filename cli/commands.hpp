@@ -20,6 +20,8 @@ using Action = std::function<int(const Context&)>;
 
 /// Each adds its flags to `app` and returns what to do once they are parsed.
 [[nodiscard]] Action add_analyze(CLI::App& app);
+[[nodiscard]] Action add_convert(CLI::App& app);
+[[nodiscard]] Action add_diff(CLI::App& app);
 [[nodiscard]] Action add_demo(CLI::App& app);
 [[nodiscard]] Action add_train(CLI::App& app);
 [[nodiscard]] Action add_replay(CLI::App& app);

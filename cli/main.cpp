@@ -28,6 +28,8 @@ struct Command {
 };
 constexpr std::array kCommands = {
     Command{"analyze", add_analyze},
+    Command{"diff", add_diff},
+    Command{"convert", add_convert},
     Command{"demo", add_demo},
     Command{"train", add_train},
     Command{"replay", add_replay},

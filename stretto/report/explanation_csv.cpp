@@ -7,26 +7,15 @@
 
 #include <fmt/format.h>
 
+#include "stretto/report/csv.hpp"
 #include "stretto/report/explanation.hpp"
 
 namespace stretto {
 namespace {
 
-/// RFC 4180: quoted if it has to be.
 std::string field(std::string_view text) {
-  if (text.find_first_of("\",\r\n") == std::string_view::npos) {
-    return std::string(text);
-  }
-  std::string quoted = "\"";
-  for (const char c : text) {
-    quoted += c;
-    if (c == '"') {
-      quoted += c;
-    }
-  }
-  return quoted + "\"";
+  return detail::csv_field(text);
 }
-
 std::string field(Seconds time) {
   return fmt::format("{}", time.count());
 }

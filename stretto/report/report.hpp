@@ -17,6 +17,9 @@ namespace stretto {
 /// origin stands beside them as `baseTimeNanoseconds`.
 [[nodiscard]] std::string chrome_trace(const Timeline& timeline);
 
+/// One line per record, RFC 4180, times in nanoseconds from the origin.
+[[nodiscard]] std::string csv_records(const Timeline& timeline);
+
 struct TextTimelineOptions {
   int columns = 100;   ///< Width of the whole picture.
   bool color = false;  ///< ANSI colours.

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <array>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "commands.hpp"
+#include "output.hpp"
+#include "stretto/analyze/explain.hpp"
+#include "stretto/base/error.hpp"
+#include "stretto/base/text.hpp"
+#include "stretto/report/report.hpp"
+#include "trace_options.hpp"
+
+namespace stretto::cli {
+namespace {
+
+struct ConvertFlags {
+  TraceOptions trace;
+  std::string output;
+};
+
+struct Target {
+  std::string_view suffix;
+  std::string_view what;
+  std::string (*write)(const Timeline& timeline);
+};
+
+constexpr std::array kTargets = {
+    Target{".trace.json",
+           "Chrome trace, for Perfetto",
+           [](const Timeline& t) { return chrome_trace(t); }},
+    Target{".timeline.json", "Stretto timeline", [](const Timeline& t) { return to_json(t); }},
+    Target{".profile.json",
+           "step profile, input of a planner and of stretto replay",
+           [](const Timeline& t) { return to_json(step_profile_of_trace(t)); }},
+    Target{".csv", "one line per record", [](const Timeline& t) { return csv_records(t); }},
+};
+
+std::string known_targets() {
+  std::string text;
+  for (const Target& target : kTargets) {
+    text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", target.suffix, target.what);
+  }
+  return text;
+}
+
+int run_convert(const ConvertFlags& flags) {
+  for (const Target& target : kTargets) {
+    if (!flags.output.ends_with(target.suffix)) {
+      continue;
+    }
+    const Trace trace = flags.trace.read(false);
+    std::fputs(warnings_of(trace).c_str(), stderr);
+    write_file(flags.output, target.write(trace.timeline));
+    write_stdout(fmt::format("wrote {}: {} records of {} files\n",
+                             flags.output,
+                             trace.timeline.records.size(),
+                             trace.files.size()));
+    return 0;
+  }
+  throw Error(ErrorCode::kInvalidArgument,
+              {"the name does not say what to write",
+               "--output",
+               quote(flags.output),
+               "a name that ends in " + known_targets(),
+               ""});
+}
+
+}  // namespace
+
+Action add_convert(CLI::App& app) {
+  app.description("Writes traces in another form");
+  app.footer("Forms by the end of the name: " + known_targets() +
+             ".\n\nExamples:\n"
+             "  stretto convert export.sqlite -o export.trace.json\n"
+             "  stretto convert traces/ -o job.timeline.json");
+  const auto flags = std::make_shared<ConvertFlags>();
+  flags->trace.add_to(app);
+  app.add_option("-o,--output", flags->output, "What to write")->required()->type_name("FILE");
+  return [flags](const Context&) { return run_convert(*flags); };
+}
+
+}  // namespace stretto::cli
