@@ -303,19 +303,22 @@ bool Engine::guarded(Function&& function) noexcept {
   if (failure_) {
     return false;
   }
-  Error reason(ErrorCode::kBackend, "");
+  // This is entered with every poll: an Error, which owns strings, is made only where one is needed.
   try {
     function();
     return true;
   } catch (const Error& error) {
-    reason = error;
+    fail_job(error);
   } catch (const std::exception& error) {
-    reason = Error(ErrorCode::kBackend, error.what());
+    fail_job(Error(ErrorCode::kBackend, error.what()));
   }
+  return false;
+}
+
+void Engine::fail_job(const Error& reason) noexcept {
   // Before memory that peers may be reading goes.
   transport_->abort(reason.code(), kNoStep, kNoStep);
   fail_all(reason);
-  return false;
 }
 
 bool Engine::poll() {

@@ -75,6 +75,7 @@ class Engine final : private WorkState::Waiter {
   /// Something is in flight or on its way out.
   [[nodiscard]] bool busy() const noexcept;
   void fail_all(const Error& reason) noexcept;
+  void fail_job(const Error& reason) noexcept;
   template <typename Function>
   bool guarded(Function&& function) noexcept;
 
