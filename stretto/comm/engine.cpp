@@ -145,6 +145,12 @@ bool Engine::busy() const noexcept {
   return in_flight_.load(std::memory_order_seq_cst) > 0 || busy_with_backlog();
 }
 
+// Only the driver writes it. Release is enough: whoever must not miss a change reads it after the
+// driver has given up the lock or left `callers_`.
+void Engine::count_in_flight() noexcept {
+  in_flight_.store(static_cast<int>(active_.size()), std::memory_order_release);
+}
+
 Work Engine::start(const Call& call) {
   auto operation = std::make_shared<Operation>(*this, call);
   operation->waiter = this;
@@ -342,8 +348,11 @@ bool Engine::poll() {
 }
 
 bool Engine::drain_inbox() {
-  // First the flag, then the inbox: who sets the flag has put the operation there before.
-  background_posted_.exchange(false, std::memory_order_seq_cst);
+  // First the flag, then the inbox: who sets the flag has put the operation there before. Callers
+  // that drive what they started themselves never set it.
+  if (background_posted_.load(std::memory_order_relaxed)) {
+    background_posted_.exchange(false, std::memory_order_seq_cst);
+  }
   Operation* newest = inbox_.exchange(nullptr, std::memory_order_acquire);
   Operation* oldest = nullptr;
   while (newest != nullptr) {  // reverse
@@ -356,8 +365,8 @@ bool Engine::drain_inbox() {
   while (oldest != nullptr) {
     Operation& operation = *oldest;
     oldest = operation.older;
-    const std::shared_ptr<Operation> self = std::move(operation.self);
     if (failure_) {
+      const std::shared_ptr<Operation> self = std::move(operation.self);
       operation.fail(*failure_);
       continue;
     }
@@ -365,8 +374,8 @@ bool Engine::drain_inbox() {
       transport_->became_busy();
     }
     operation.sequence = next_sequence_++;
-    active_.push_back(self);
-    in_flight_.fetch_add(1, std::memory_order_seq_cst);
+    active_.push_back(std::move(operation.self));
+    count_in_flight();
     if (admissible(operation)) {
       guarded([&] { begin(operation); });
     } else {
@@ -520,7 +529,7 @@ void Engine::retire(Operation& operation) {
   *position = std::move(active_.back());
   active_.pop_back();
   operation.task = Task();
-  in_flight_.fetch_sub(1, std::memory_order_seq_cst);
+  count_in_flight();
   operation.complete();
   admit_ = true;
 }
@@ -563,7 +572,7 @@ void Engine::fail_all(const Error& reason) noexcept {
   keys_in_use_.fill(0);
   std::vector<std::shared_ptr<Operation>> failing;
   failing.swap(active_);
-  in_flight_.store(0, std::memory_order_seq_cst);
+  count_in_flight();
   for (const auto& operation : failing) {
     operation->task =
         Task();  // with it go the messages the transport knows: it is not polled again

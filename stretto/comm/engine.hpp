@@ -71,6 +71,7 @@ class Engine final : private WorkState::Waiter {
   bool resume_ready();
   void retire(Operation& operation);
   void check_deadlines();
+  void count_in_flight() noexcept;
   [[nodiscard]] bool busy_with_backlog() const noexcept;
   /// Something is in flight or on its way out.
   [[nodiscard]] bool busy() const noexcept;
