@@ -27,9 +27,6 @@ constexpr auto kBackgroundSpin = std::chrono::microseconds(5);
 constexpr auto kHeartbeat = std::chrono::milliseconds(20);
 // How long a communicator that is destroyed tries to hand over what it has sent.
 constexpr auto kFlush = std::chrono::seconds(1);
-constexpr std::size_t kFreeStages = 4;
-constexpr std::size_t kStageBytes = std::size_t{1} << 20;
-constexpr std::size_t kSmallStageBytes = std::size_t{64} << 10;
 constexpr std::uint32_t kAutomaticSlot = 1U << 24;
 constexpr std::uint32_t kPointToPointSlot = 1U << 25;
 
@@ -109,7 +106,7 @@ void Engine::Operation::resume_later(std::coroutine_handle<> handle) {
 }
 
 Engine::Engine(std::unique_ptr<Transport> transport, Options options)
-    : transport_(std::move(transport)), options_(options) {
+    : transport_(std::move(transport)), options_(options), stages_(*transport_) {
   transport_->on_unexpected = [this] { admit_ = true; };
   thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
 }
@@ -309,7 +306,8 @@ bool Engine::guarded(Function&& function) noexcept {
   if (failure_) {
     return false;
   }
-  // This is entered with every poll: an Error, which owns strings, is made only where one is needed.
+  // This is entered with every poll: an Error, which owns strings, is made only where one is
+  // needed.
   try {
     function();
     return true;
@@ -447,21 +445,10 @@ void Engine::begin(Operation& operation) {
     operation.times.started = now();
   }
   if (exchange.size > 1) {
-    const bool small = call.data.size_bytes() <= transport_->eager_bytes();
-    if (call.kind == Collective::kBarrier || call.data.size_bytes() == 0 ||
-        (small && call.kind != Collective::kReduceScatter && call.kind != Collective::kAllGather) ||
-        transport_->can_lend(call.data.data, call.data.size_bytes())) {
+    if (!lends(*transport_, call) || transport_->can_lend(call.data.data, call.data.size_bytes())) {
       operation.task = carry_out(exchange, call);
     } else {
-      // Small ones get little, so that many can be in flight; large ones take a stage that is kept.
-      if (call.data.size_bytes() <= kSmallStageBytes / 2) {
-        operation.stage = transport_->allocate(Bytes(kSmallStageBytes));
-      } else if (stages_.empty()) {
-        operation.stage = transport_->allocate(Bytes(kStageBytes));
-      } else {
-        operation.stage = std::move(stages_.back());
-        stages_.pop_back();
-      }
+      operation.stage = stages_.take(call.data.size_bytes());
       const std::span<std::byte> bytes = operation.stage->bytes();
       operation.task =
           staged(exchange,
@@ -513,11 +500,9 @@ void Engine::retire(Operation& operation) {
     std::erase(stream.running, &operation);
     stream.last_end = std::max(stream.last_end, operation.exchange.now);
   }
-  if (operation.stage && operation.stage->bytes().size() == kStageBytes &&
-      stages_.size() < kFreeStages) {
-    stages_.push_back(std::move(operation.stage));
+  if (operation.stage) {
+    stages_.give_back(std::move(operation.stage));
   }
-  operation.stage.reset();
   for (Operation* const other : waiting_) {
     if (other->key == operation.key) {
       other->not_before = operation.exchange.now;

@@ -14,6 +14,7 @@
 
 #include "stretto/comm/communicator.hpp"
 #include "stretto/comm/operation.hpp"
+#include "stretto/comm/stages.hpp"
 #include "stretto/comm/transport.hpp"
 
 namespace stretto::detail {
@@ -97,7 +98,7 @@ class Engine final : private WorkState::Waiter {
   std::unordered_map<std::uint32_t, Stream> streams_;
   static constexpr std::size_t kKeyBuckets = 1024;
   std::array<std::uint32_t, kKeyBuckets> keys_in_use_{};  // operations begun, by key modulo
-  std::vector<std::unique_ptr<Arena>> stages_;            // free ones
+  Stages stages_;
   bool admit_ = false;  // something changed that may let a waiting one begin
   std::uint64_t next_sequence_ = 0;
   std::uint64_t next_ready_ = 0;

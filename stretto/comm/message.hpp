@@ -81,6 +81,7 @@ struct Message {
                           ///< Transport::release(); where the sender's memory is mapped, in place.
   std::size_t bytes = 0;  ///< Receiving: what is expected; another size is kMismatch.
   int priority = 0;
+  bool lend = false;   ///< Sending: not to be copied, however short.
   ModelTime time = 0;  ///< Sending: not before. Received: when it arrived.
   Group* group = nullptr;
   /// Receiving, optional: told when `data` can be read, which on an emulated machine is long before

@@ -87,7 +87,7 @@ void ShmTransport::send(Message& message) {
     // The bytes can be read from now on; when they arrive, the links will say.
     lend(message);
     links_->submit(message);
-  } else if (message.bytes <= kEagerBytes) {
+  } else if (message.bytes <= kEagerBytes && !message.lend) {
     post(message.peer,
          {PacketKind::kEager, message.address, message.bytes, Packet::Elsewhere{}, &message});
   } else {
@@ -309,9 +309,8 @@ void ShmTransport::take(int from, const Packet& packet) {
     const std::uint64_t offset = packet.elsewhere.offset;
     arrival.owned = std::make_unique_for_overwrite<std::byte[]>(arrival.bytes);
     arrival.data = arrival.owned.get();
-    std::memcpy(arrival.data,
-                other.in->payload.data() + offset % Channel::kPayloadBytes,
-                arrival.bytes);
+    std::memcpy(
+        arrival.data, other.in->payload.data() + offset % Channel::kPayloadBytes, arrival.bytes);
     other.payload_read = (offset + arrival.bytes + 63) / 64 * 64;
   }
   arrive(std::move(arrival));
