@@ -5,6 +5,7 @@
 #include <atomic>
 #include <coroutine>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -77,9 +78,23 @@ class Engine final : private WorkState::Waiter {
   /// Something is in flight or on its way out.
   [[nodiscard]] bool busy() const noexcept;
   void fail_all(const Error& reason) noexcept;
-  void fail_job(const Error& reason) noexcept;
+  void fail_job(const std::exception& reason) noexcept;
+  /// Runs `function`; a failure in it becomes the failure of everything. Entered with every poll,
+  /// so it makes no Error, which owns strings, before there is one.
   template <typename Function>
-  bool guarded(Function&& function) noexcept;
+  bool guarded(Function&& function) noexcept {
+    if (failure_) {
+      return false;
+    }
+    try {
+      function();
+      return true;
+    } catch (const std::exception& error) {
+      fail_job(error);
+      return false;
+    }
+  }
+  [[nodiscard]] static Nanoseconds now();
 
   std::unique_ptr<Transport> transport_;
   Options options_;
