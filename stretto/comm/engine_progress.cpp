@@ -19,7 +19,7 @@ namespace {
 // How long a driver polls in vain before it sleeps. A waiting caller has nothing better to do, but
 // its core may be another rank's; the background thread takes time from compute.
 constexpr auto kCallerSpin = std::chrono::microseconds(50);
-constexpr auto kBackgroundSpin = std::chrono::microseconds(5);
+constexpr auto kBackgroundSpin = std::chrono::microseconds(2);
 // How often a sleeping driver with operations in flight looks for dead peers and time-outs.
 constexpr auto kHeartbeat = std::chrono::milliseconds(20);
 // A processor that idles takes tens of microseconds to wake up for a timer, a busy one few. What a
