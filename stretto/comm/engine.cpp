@@ -254,7 +254,7 @@ void Engine::begin(Operation& operation) {
     operation.times.started = now();
   }
   if (exchange.size > 1) {
-    if (!lends(*transport_, call) || transport_->can_lend(call.data.data, call.data.size_bytes())) {
+    if (!lends(exchange, call) || transport_->can_lend(call.data.data, call.data.size_bytes())) {
       operation.task = carry_out(exchange, call);
     } else {
       operation.stage = stages_.take(call.data.size_bytes());

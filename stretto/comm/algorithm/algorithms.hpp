@@ -42,7 +42,7 @@ Task staged(Exchange& exchange, const Call& call, BufferView stage);
 
 /// Whether some message of the call is lent, and so its memory must be lendable: else the transport
 /// copies all when it sends.
-[[nodiscard]] bool lends(const Transport& transport, const Call& call) noexcept;
+[[nodiscard]] bool lends(const Exchange& exchange, const Call& call) noexcept;
 
 /// The task that carries out a checked call on memory that is lendable where it must be.
 Task carry_out(Exchange& exchange, const Call& call);

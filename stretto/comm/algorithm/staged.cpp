@@ -10,13 +10,15 @@
 namespace stretto::detail {
 namespace {
 
-// The longest all-reduce by all_reduce_small(). Measured for 2 ranks, whose cores were far apart:
-// equal at 256 B, 10 % slower than in place at 1 KiB, twice as slow at 4 KiB; but in place costs
-// memory that cannot be lent a stage. By size alone: all ranks must agree on it.
-constexpr std::size_t kSmallAllReduce = 1024;
-
-bool is_small(const Transport& transport, const BufferView& data) {
-  return data.size_bytes() <= std::min(kSmallAllReduce, transport.eager_bytes());
+// Whether all_reduce_small() is the quickest. Measured for two ranks with a core each: equal at 256
+// B, 10 % slower than in place at 1 KiB, twice as slow at 4 KiB; but in place costs memory that
+// cannot be lent a stage. More ranks were measured on two cores, where the second latency of in
+// place is a context switch: 100 us against 150 at 4 KiB. By size alone: all ranks must agree on
+// it.
+bool is_small(const Exchange& exchange, const BufferView& data) {
+  constexpr std::size_t kPairBytes = 1024;
+  const std::size_t eager = exchange.transport.eager_bytes();
+  return data.size_bytes() <= (exchange.size == 2 ? std::min(kPairBytes, eager) : eager);
 }
 
 // Phases one piece may use: a ring needs two per rank.
@@ -149,14 +151,14 @@ Task staged(Exchange& exchange, const Call& call, BufferView stage) {
   exchange.advance(finished);
 }
 
-bool lends(const Transport& transport, const Call& call) noexcept {
+bool lends(const Exchange& exchange, const Call& call) noexcept {
   switch (call.kind) {
     case Collective::kAllReduce:
-      return call.data.count != 0 && !is_small(transport, call.data);
+      return call.data.count != 0 && !is_small(exchange, call.data);
     case Collective::kBroadcast:
     case Collective::kSend:
     case Collective::kRecv:
-      return call.data.size_bytes() > transport.eager_bytes();
+      return call.data.size_bytes() > exchange.transport.eager_bytes();
     case Collective::kReduceScatter:
     case Collective::kAllGather:
       return call.data.count != 0;
@@ -175,7 +177,7 @@ Task carry_out(Exchange& exchange, const Call& call) {
       if (ring) {
         return all_reduce_ring(exchange, data, call.op);
       }
-      if (is_small(exchange.transport, data)) {
+      if (is_small(exchange, data)) {
         return all_reduce_small(exchange, data, call.op);
       }
       return exchange.transport.in_place() ? all_reduce_in_place(exchange, data, call.op)
