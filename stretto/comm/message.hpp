@@ -5,7 +5,7 @@
 #include <coroutine>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
+#include <vector>
 
 namespace stretto::detail {
 
@@ -91,9 +91,9 @@ struct Message {
 
   // The transport's own.
   Message* next = nullptr;
-  std::uint64_t token = 0;             ///< Of the sender's message, to be returned by release().
-  std::unique_ptr<std::byte[]> owned;  ///< Memory to free on release.
-  alignas(8) InlineBytes inlined;      ///< Very small payloads need no memory of their own.
+  std::uint64_t token = 0;         ///< Of the sender's message, to be returned by release().
+  std::vector<std::byte> owned;    ///< Memory to free on release.
+  alignas(8) InlineBytes inlined;  ///< Very small payloads need no memory of their own.
 };
 
 }  // namespace stretto::detail

@@ -239,7 +239,7 @@ void ShmTransport::hand_over(Arrival& arrival, Message& message) {
 }
 
 void ShmTransport::release(Message& message) {
-  message.owned.reset();
+  message.owned.clear();
   if (message.token != 0) {
     post(message.peer, {PacketKind::kRelease, 0, 0, {message.token, 0, 0}, nullptr});
     message.token = 0;
@@ -307,10 +307,9 @@ void ShmTransport::take(int from, const Packet& packet) {
   } else {
     Peer& other = peer(from);
     const std::uint64_t offset = packet.elsewhere.offset;
-    arrival.owned = std::make_unique_for_overwrite<std::byte[]>(arrival.bytes);
-    arrival.data = arrival.owned.get();
-    std::memcpy(
-        arrival.data, other.in->payload.data() + offset % Channel::kPayloadBytes, arrival.bytes);
+    const std::byte* const payload = other.in->payload.data() + offset % Channel::kPayloadBytes;
+    arrival.owned.assign(payload, payload + arrival.bytes);
+    arrival.data = arrival.owned.data();
     other.payload_read = (offset + arrival.bytes + 63) / 64 * 64;
   }
   arrive(std::move(arrival));

@@ -74,8 +74,8 @@ class ShmTransport final : public Transport {
     Address address = 0;
     std::uint64_t token = 0;
     std::uint64_t bytes = 0;
-    std::byte* data = nullptr;           // lent memory, or `owned`; null: in `inlined`
-    std::unique_ptr<std::byte[]> owned;  // null for lent and inlined ones
+    std::byte* data = nullptr;     // lent memory, or `owned`; null: in `inlined`
+    std::vector<std::byte> owned;  // empty for lent and inlined ones
     ModelTime time = 0;
     InlineBytes inlined;
     int peer = 0;
