@@ -2,47 +2,18 @@
 #include "stretto/comm/engine.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <string>
 #include <utility>
 
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <unistd.h>
-
 #include "stretto/comm/algorithm/algorithms.hpp"
-
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
 
 namespace stretto::detail {
 namespace {
 
-// How long a driver polls in vain before it sleeps. A waiting caller has nothing better to do, but
-// its core may be another rank's; the background thread takes time from compute.
-constexpr auto kCallerSpin = std::chrono::microseconds(50);
-constexpr auto kBackgroundSpin = std::chrono::microseconds(5);
-// How often a sleeping driver with operations in flight looks for dead peers and time-outs.
-constexpr auto kHeartbeat = std::chrono::milliseconds(20);
 // How long a communicator that is destroyed tries to hand over what it has sent.
 constexpr auto kFlush = std::chrono::seconds(1);
-constexpr std::size_t kFreeStages = 4;
-constexpr std::size_t kStageBytes = std::size_t{1} << 20;
-constexpr std::size_t kSmallStageBytes = std::size_t{64} << 10;
 constexpr std::uint32_t kAutomaticSlot = 1U << 24;
 constexpr std::uint32_t kPointToPointSlot = 1U << 25;
-
-Nanoseconds now() {
-  return std::chrono::duration_cast<Nanoseconds>(
-      std::chrono::steady_clock::now().time_since_epoch());
-}
-
-void relax() {
-#if defined(__x86_64__)
-  _mm_pause();
-#endif
-}
 
 // A stream holds an operation back until its predecessor is over or a peer has begun it. That
 // cannot block anybody only if beginning an operation is seen by every peer; an operation in which
@@ -59,15 +30,6 @@ bool tells_every_peer(const Call& call, int ranks) {
     default:
       return false;
   }
-}
-
-// An emulated machine is a clock: its thread runs rarely, for microseconds, and should run on time
-// even where compute keeps every core busy.
-void prefer_this_thread() {
-  // Timed waits: the default slack of 50 us would be added to each.
-  prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
-  // Only root may; for others the fair share of a thread that sleeps most of the time must do.
-  setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), -15);
 }
 
 }  // namespace
@@ -109,7 +71,7 @@ void Engine::Operation::resume_later(std::coroutine_handle<> handle) {
 }
 
 Engine::Engine(std::unique_ptr<Transport> transport, Options options)
-    : transport_(std::move(transport)), options_(options) {
+    : transport_(std::move(transport)), options_(options), stages_(*transport_) {
   transport_->on_unexpected = [this] { admit_ = true; };
   thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
 }
@@ -137,12 +99,10 @@ Engine::~Engine() {
   }
 }
 
-bool Engine::busy_with_backlog() const noexcept {
-  return !failed_.load(std::memory_order_acquire) && transport_->has_backlog();
-}
-
-bool Engine::busy() const noexcept {
-  return in_flight_.load(std::memory_order_seq_cst) > 0 || busy_with_backlog();
+// Only the driver writes it. Release is enough: whoever must not miss a change reads it after the
+// driver has given up the lock or left `callers_`.
+void Engine::count_in_flight() noexcept {
+  in_flight_.store(static_cast<int>(active_.size()), std::memory_order_release);
 }
 
 Work Engine::start(const Call& call) {
@@ -194,153 +154,12 @@ Work Engine::start(const Call& call) {
   return Work(std::move(operation));
 }
 
-void Engine::wait_for(WorkState& state) {
-  if (options_.emulated) {
-    // Times are the machine's, so nothing is gained by driving; and a caller that lost its core
-    // while it holds the lock would stop the clock.
-    state.phase.wait(WorkState::kPending, std::memory_order_acquire);
-    return;
-  }
-  callers_.fetch_add(1, std::memory_order_seq_cst);
-  {
-    std::unique_lock lock(mutex_);
-    auto last_progress = std::chrono::steady_clock::time_point{};
-    int idle = 0;
-    while (!state.over()) {
-      if (callers_.load(std::memory_order_relaxed) > 1) {  // others want to look, or to abort
-        lock.unlock();
-        std::this_thread::yield();
-        lock.lock();
-      }
-      if (poll()) {
-        idle = 0;
-        continue;
-      }
-      relax();
-      // The clock is read seldom: reading it costs more than a poll.
-      if (++idle % 64 == 0) {
-        const auto at = std::chrono::steady_clock::now();
-        if (idle == 64) {
-          last_progress = at;
-        } else if (at - last_progress > kCallerSpin) {
-          break;
-        }
-      }
-    }
-  }
-  callers_.fetch_sub(1, std::memory_order_seq_cst);
-  if (!state.over()) {
-    transport_->wake();
-    state.phase.wait(WorkState::kPending, std::memory_order_acquire);
-  } else if (busy() || background_posted_.load(std::memory_order_seq_cst)) {
-    // The thread left the driving to us: what others have started meanwhile is its again.
-    transport_->wake();
-  }
-}
-
-void Engine::run(const std::stop_token& stop) {
-  if (options_.emulated) {
-    prefer_this_thread();
-  }
-  Nanoseconds next_heartbeat = now() + kHeartbeat;
-  while (!stop.stop_requested()) {
-    bool busy_now = false;
-    ModelTime event = 0;
-    if (callers_.load(std::memory_order_seq_cst) == 0) {
-      const std::scoped_lock lock(mutex_);
-      auto last_progress = std::chrono::steady_clock::now();
-      int idle = 0;
-      while (!stop.stop_requested() && callers_.load(std::memory_order_relaxed) == 0) {
-        if (poll()) {
-          idle = 0;
-          last_progress = {};
-          continue;
-        }
-        relax();
-        if (!busy()) {
-          break;
-        }
-        if (++idle % 16 == 0) {
-          const auto at = std::chrono::steady_clock::now();
-          if (last_progress == std::chrono::steady_clock::time_point{}) {
-            last_progress = at;
-          }
-          if (at - last_progress > kBackgroundSpin) {
-            break;
-          }
-        }
-      }
-      if (busy()) {
-        if (now() >= next_heartbeat) {
-          guarded([this] {
-            transport_->check_peers();
-            check_deadlines();
-          });
-          next_heartbeat = now() + kHeartbeat;
-        }
-        busy_now = busy();
-        event = transport_->next_event();
-      }
-    }
-    ModelTime until = 0;
-    if (busy_now) {
-      until = std::max(next_heartbeat, now()).count() + 1;
-      if (event != 0 && event < until) {
-        until = event;
-      }
-    }
-    transport_->sleep(busy_now, until, [this, &stop, busy_now] {
-      return stop.stop_requested() ||
-             (callers_.load(std::memory_order_seq_cst) == 0 &&
-              (background_posted_.load(std::memory_order_seq_cst) || (!busy_now && busy())));
-    });
-  }
-}
-
-// Runs `function`; a failure of the transport becomes the failure of everything.
-template <typename Function>
-bool Engine::guarded(Function&& function) noexcept {
-  if (failure_) {
-    return false;
-  }
-  Error reason(ErrorCode::kBackend, "");
-  try {
-    function();
-    return true;
-  } catch (const Error& error) {
-    reason = error;
-  } catch (const std::exception& error) {
-    reason = Error(ErrorCode::kBackend, error.what());
-  }
-  // Before memory that peers may be reading goes.
-  transport_->abort(reason.code(), kNoStep, kNoStep);
-  fail_all(reason);
-  return false;
-}
-
-bool Engine::poll() {
-  bool any = false;
-  if (inbox_.load(std::memory_order_relaxed) != nullptr ||
-      background_posted_.load(std::memory_order_relaxed)) {
-    any = drain_inbox();
-  }
-  if (failure_ || (active_.empty() && !transport_->has_backlog())) {
-    return any;
-  }
-  guarded([&] {
-    any |= transport_->poll();
-    any |= resume_ready();
-    while (admit_ && !waiting_.empty()) {
-      admit_ = false;
-      any |= admit_waiting();
-    }
-  });
-  return any;
-}
-
 bool Engine::drain_inbox() {
-  // First the flag, then the inbox: who sets the flag has put the operation there before.
-  background_posted_.exchange(false, std::memory_order_seq_cst);
+  // First the flag, then the inbox: who sets the flag has put the operation there before. Callers
+  // that drive what they started themselves never set it.
+  if (background_posted_.load(std::memory_order_relaxed)) {
+    background_posted_.exchange(false, std::memory_order_seq_cst);
+  }
   Operation* newest = inbox_.exchange(nullptr, std::memory_order_acquire);
   Operation* oldest = nullptr;
   while (newest != nullptr) {  // reverse
@@ -353,8 +172,8 @@ bool Engine::drain_inbox() {
   while (oldest != nullptr) {
     Operation& operation = *oldest;
     oldest = operation.older;
-    const std::shared_ptr<Operation> self = std::move(operation.self);
     if (failure_) {
+      const std::shared_ptr<Operation> self = std::move(operation.self);
       operation.fail(*failure_);
       continue;
     }
@@ -362,8 +181,8 @@ bool Engine::drain_inbox() {
       transport_->became_busy();
     }
     operation.sequence = next_sequence_++;
-    active_.push_back(self);
-    in_flight_.fetch_add(1, std::memory_order_seq_cst);
+    active_.push_back(std::move(operation.self));
+    count_in_flight();
     if (admissible(operation)) {
       guarded([&] { begin(operation); });
     } else {
@@ -435,21 +254,10 @@ void Engine::begin(Operation& operation) {
     operation.times.started = now();
   }
   if (exchange.size > 1) {
-    const bool small = call.data.size_bytes() <= transport_->eager_bytes();
-    if (call.kind == Collective::kBarrier || call.data.size_bytes() == 0 ||
-        (small && call.kind != Collective::kReduceScatter && call.kind != Collective::kAllGather) ||
-        transport_->can_lend(call.data.data, call.data.size_bytes())) {
+    if (!lends(exchange, call) || transport_->can_lend(call.data.data, call.data.size_bytes())) {
       operation.task = carry_out(exchange, call);
     } else {
-      // Small ones get little, so that many can be in flight; large ones take a stage that is kept.
-      if (call.data.size_bytes() <= kSmallStageBytes / 2) {
-        operation.stage = transport_->allocate(Bytes(kSmallStageBytes));
-      } else if (stages_.empty()) {
-        operation.stage = transport_->allocate(Bytes(kStageBytes));
-      } else {
-        operation.stage = std::move(stages_.back());
-        stages_.pop_back();
-      }
+      operation.stage = stages_.take(call.data.size_bytes());
       const std::span<std::byte> bytes = operation.stage->bytes();
       operation.task =
           staged(exchange,
@@ -501,11 +309,9 @@ void Engine::retire(Operation& operation) {
     std::erase(stream.running, &operation);
     stream.last_end = std::max(stream.last_end, operation.exchange.now);
   }
-  if (operation.stage && operation.stage->bytes().size() == kStageBytes &&
-      stages_.size() < kFreeStages) {
-    stages_.push_back(std::move(operation.stage));
+  if (operation.stage) {
+    stages_.give_back(std::move(operation.stage));
   }
-  operation.stage.reset();
   for (Operation* const other : waiting_) {
     if (other->key == operation.key) {
       other->not_before = operation.exchange.now;
@@ -517,7 +323,7 @@ void Engine::retire(Operation& operation) {
   *position = std::move(active_.back());
   active_.pop_back();
   operation.task = Task();
-  in_flight_.fetch_sub(1, std::memory_order_seq_cst);
+  count_in_flight();
   operation.complete();
   admit_ = true;
 }
@@ -551,6 +357,14 @@ void Engine::check_deadlines() {
   }
 }
 
+void Engine::fail_job(const std::exception& reason) noexcept {
+  const auto* const typed = dynamic_cast<const Error*>(&reason);
+  const Error error = typed != nullptr ? *typed : Error(ErrorCode::kBackend, reason.what());
+  // Before memory that peers may be reading goes.
+  transport_->abort(error.code(), kNoStep, kNoStep);
+  fail_all(error);
+}
+
 void Engine::fail_all(const Error& reason) noexcept {
   failure_.emplace(reason);
   failed_.store(true, std::memory_order_release);
@@ -560,7 +374,7 @@ void Engine::fail_all(const Error& reason) noexcept {
   keys_in_use_.fill(0);
   std::vector<std::shared_ptr<Operation>> failing;
   failing.swap(active_);
-  in_flight_.store(0, std::memory_order_seq_cst);
+  count_in_flight();
   for (const auto& operation : failing) {
     operation->task =
         Task();  // with it go the messages the transport knows: it is not polled again

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <coroutine>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -14,6 +15,7 @@
 
 #include "stretto/comm/communicator.hpp"
 #include "stretto/comm/operation.hpp"
+#include "stretto/comm/stages.hpp"
 #include "stretto/comm/transport.hpp"
 
 namespace stretto::detail {
@@ -71,12 +73,28 @@ class Engine final : private WorkState::Waiter {
   bool resume_ready();
   void retire(Operation& operation);
   void check_deadlines();
+  void count_in_flight() noexcept;
   [[nodiscard]] bool busy_with_backlog() const noexcept;
   /// Something is in flight or on its way out.
   [[nodiscard]] bool busy() const noexcept;
   void fail_all(const Error& reason) noexcept;
+  void fail_job(const std::exception& reason) noexcept;
+  /// Runs `function`; a failure in it becomes the failure of everything. Entered with every poll,
+  /// so it makes no Error, which owns strings, before there is one.
   template <typename Function>
-  bool guarded(Function&& function) noexcept;
+  bool guarded(Function&& function) noexcept {
+    if (failure_) {
+      return false;
+    }
+    try {
+      function();
+      return true;
+    } catch (const std::exception& error) {
+      fail_job(error);
+      return false;
+    }
+  }
+  [[nodiscard]] static Nanoseconds now();
 
   std::unique_ptr<Transport> transport_;
   Options options_;
@@ -95,7 +113,7 @@ class Engine final : private WorkState::Waiter {
   std::unordered_map<std::uint32_t, Stream> streams_;
   static constexpr std::size_t kKeyBuckets = 1024;
   std::array<std::uint32_t, kKeyBuckets> keys_in_use_{};  // operations begun, by key modulo
-  std::vector<std::unique_ptr<Arena>> stages_;            // free ones
+  Stages stages_;
   bool admit_ = false;  // something changed that may let a waiting one begin
   std::uint64_t next_sequence_ = 0;
   std::uint64_t next_ready_ = 0;

@@ -5,6 +5,7 @@
 #include <coroutine>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 
 #include "stretto/comm/communicator.hpp"
@@ -78,15 +79,21 @@ struct Exchange {
 };
 inline constexpr std::size_t kPieceBytes = std::size_t{256} << 10;
 
-/// As many as there are peers, known at construction. Few ranks need no memory of their own.
-template <typename T, std::size_t kInline = 4>
+/// As many as there are peers, known at construction. Few ranks need no memory of their own, and
+/// none is constructed that is not used: most jobs on one host have two ranks.
+template <typename T>
 class PeerArray {
  public:
   explicit PeerArray(std::size_t count)
-      : count_(count), data_(count <= kInline ? inlined_.data() : new T[count]) {}
+      : count_(count),
+        data_(count <= kInline ? reinterpret_cast<T*>(inlined_.data())
+                               : std::allocator<T>().allocate(count)) {
+    std::uninitialized_default_construct_n(data_, count_);
+  }
   ~PeerArray() {
-    if (data_ != inlined_.data()) {
-      delete[] data_;
+    std::destroy_n(data_, count_);
+    if (count_ > kInline) {
+      std::allocator<T>().deallocate(data_, count_);
     }
   }
   PeerArray(const PeerArray&) = delete;
@@ -96,8 +103,10 @@ class PeerArray {
   [[nodiscard]] std::span<T> span() noexcept { return {data_, count_}; }
 
  private:
+  // With more, a coroutine's frame is too long for malloc's quick lists of up to 1 KiB.
+  static constexpr std::size_t kInline = 2;
   std::size_t count_;
-  std::array<T, kInline> inlined_;
+  alignas(T) std::array<std::byte, kInline * sizeof(T)> inlined_;
   T* data_;
 };
 

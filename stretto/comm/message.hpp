@@ -68,6 +68,9 @@ class Group {
   std::coroutine_handle<> waiter_;
 };
 
+/// The payload of a very small message: what fits into one cache line beside its address.
+using InlineBytes = std::array<std::byte, 40>;
+
 /// One message being sent or received. Lives in a coroutine's frame and must stay where it is until
 /// its group no longer waits for it.
 struct Message {
@@ -78,6 +81,7 @@ struct Message {
                           ///< Transport::release(); where the sender's memory is mapped, in place.
   std::size_t bytes = 0;  ///< Receiving: what is expected; another size is kMismatch.
   int priority = 0;
+  bool lend = false;   ///< Sending: not to be copied, however short.
   ModelTime time = 0;  ///< Sending: not before. Received: when it arrived.
   Group* group = nullptr;
   /// Receiving, optional: told when `data` can be read, which on an emulated machine is long before
@@ -87,10 +91,9 @@ struct Message {
 
   // The transport's own.
   Message* next = nullptr;
-  std::uint64_t token = 0;       ///< Of the sender's message, to be returned by release().
-  std::vector<std::byte> owned;  ///< Memory to free on release.
-  alignas(
-      16) std::array<std::byte, 16> inlined;  ///< Very small payloads need no memory of their own.
+  std::uint64_t token = 0;         ///< Of the sender's message, to be returned by release().
+  std::vector<std::byte> owned;    ///< Memory to free on release.
+  alignas(8) InlineBytes inlined;  ///< Very small payloads need no memory of their own.
 };
 
 }  // namespace stretto::detail

@@ -34,7 +34,8 @@ class Transport {
   /// True when lent bytes are the peer's own memory, and may be written by the receiver too: the
   /// basis of in-place algorithms. Emulated machines say no.
   [[nodiscard]] virtual bool in_place() const noexcept = 0;
-  /// Messages up to this size are copied at once: their send completes without the receiver.
+  /// Messages up to this size are copied at once, unless they say `lend`: their send completes
+  /// without the receiver.
   [[nodiscard]] virtual std::size_t eager_bytes() const noexcept = 0;
   /// True when `data` can be lent. Other memory must be staged.
   [[nodiscard]] virtual bool can_lend(const std::byte* data, std::size_t bytes) const noexcept = 0;

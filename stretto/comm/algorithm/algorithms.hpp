@@ -3,13 +3,14 @@
 
 #include "stretto/comm/exchange.hpp"
 
-/// Collectives as coroutines over Transport. Each reads like its paper; `data` must be lendable
-/// unless it fits eager_bytes(). P ranks, n bytes, latency a, seconds per byte b, on links that
+/// Collectives as coroutines over Transport. Each reads like its paper; `data` must be lendable if
+/// the call lends(). P ranks, n bytes, latency a, seconds per byte b, on links that
 /// carry one message at a time in each direction.
 namespace stretto::detail {
 
 /// Every rank sends everything to every other and combines all in rank order: one message latency,
-/// (P-1) n bytes out. Only for n that the transport copies when it is sent (eager_bytes()).
+/// (P-1) n bytes out. Only for n that the transport copies when it is sent (eager_bytes()), and
+/// that is small: two copies of a few KiB take longer than the second latency of the one below.
 Task all_reduce_small(Exchange& exchange, BufferView data, ReduceOp op);
 
 /// In place on memory that all ranks have mapped: every rank combines its part of all ranks'
@@ -39,7 +40,11 @@ Task receive_from(Exchange& exchange, BufferView data, int from);
 /// two pieces at a time so that copying one overlaps with moving the other.
 Task staged(Exchange& exchange, const Call& call, BufferView stage);
 
-/// The task that carries out a checked call on lendable (or small) memory.
+/// Whether some message of the call is lent, and so its memory must be lendable: else the transport
+/// copies all when it sends.
+[[nodiscard]] bool lends(const Exchange& exchange, const Call& call) noexcept;
+
+/// The task that carries out a checked call on memory that is lendable where it must be.
 Task carry_out(Exchange& exchange, const Call& call);
 
 }  // namespace stretto::detail

@@ -83,6 +83,7 @@ Task all_reduce_in_place(Exchange& exchange, BufferView data, ReduceOp op) {
   // Lending the whole buffer says: my gradients are in it. Getting it back says: your part of it is
   // reduced. So the two messages are all the synchronisation there is.
   for (std::size_t i = 0; i < peers; ++i) {
+    out[i].lend = true;
     exchange.send(out[i], returned, peer_at(exchange, i), 0, data);
     exchange.receive(in[i], arrived, peer_at(exchange, i), 0, data.size_bytes());
   }

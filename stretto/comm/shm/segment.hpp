@@ -31,13 +31,20 @@ enum class PacketKind : std::uint8_t {
 
 /// One line of a channel: everything about a message.
 struct alignas(64) Packet {
+  /// Where the bytes are that are not in the packet.
+  struct Elsewhere {
+    std::uint64_t token;   ///< The sender's name for the message.
+    std::uint64_t offset;  ///< kLend: in the sender's segment. kEager: in the payload ring.
+    ModelTime time;        ///< Emulated arrival.
+  };
+
   std::atomic<std::uint64_t> sequence;  ///< n + 1 once the n-th packet is in place.
   Address address;
-  std::uint64_t token;   ///< The sender's name for the message.
-  std::uint64_t bytes;   ///< Low 56 bits; the kind above.
-  std::uint64_t offset;  ///< kLend: in the sender's segment. kEager: in the payload ring.
-  ModelTime time;        ///< Emulated arrival.
-  std::array<std::byte, 16> inlined;
+  std::uint64_t bytes;  ///< Low 56 bits; the kind above.
+  union {
+    Elsewhere elsewhere;
+    InlineBytes inlined;  ///< kEager, up to its size.
+  };
 };
 static_assert(sizeof(Packet) == 64);
 

@@ -83,54 +83,38 @@ ShmTransport::~ShmTransport() {
 // ---------------------------------------------------------------- sending
 
 void ShmTransport::send(Message& message) {
-  message.token = reinterpret_cast<std::uint64_t>(&message);
   if (links_) {
     // The bytes can be read from now on; when they arrive, the links will say.
-    ++peer(message.peer).lent;
-    post(message.peer, PacketKind::kLend, message, 0);
+    lend(message);
     links_->submit(message);
-    return;
+  } else if (message.bytes <= kEagerBytes && !message.lend) {
+    post(message.peer,
+         {PacketKind::kEager, message.address, message.bytes, Packet::Elsewhere{}, &message});
+  } else {
+    lend(message);
   }
-  if (message.bytes <= kEagerBytes) {
-    post(message.peer, PacketKind::kEager, message, 0);
-    return;
-  }
-  ++peer(message.peer).lent;
-  post(message.peer, PacketKind::kLend, message, 0);
 }
 
-void ShmTransport::post(int to, PacketKind kind, Message& message, ModelTime time) {
-  const bool eager = kind == PacketKind::kEager;
+void ShmTransport::lend(Message& message) {
+  message.token = reinterpret_cast<std::uint64_t>(&message);
+  ++peer(message.peer).lent;
   const std::uint64_t offset =
-      kind == PacketKind::kLend && message.bytes != 0 ? offset_of(message.data) : 0;
+      message.bytes == 0 ? 0 : static_cast<std::uint64_t>(message.data - own().base);
+  post(message.peer,
+       {PacketKind::kLend, message.address, message.bytes, {message.token, offset, 0}, nullptr});
+}
+
+void ShmTransport::post(int to, const Outgoing& packet) {
   Peer& other = peer(to);
-  if (other.backlog.empty() &&
-      try_push(
-          to, kind, message.address, message.token, message.bytes, offset, time, message.data)) {
-    if (eager) {
-      message.group->arrived(0);
-    }
+  if (other.backlog.empty() && try_push(to, packet)) {
     return;
   }
-  other.backlog.push_back({kind,
-                           message.address,
-                           message.token,
-                           message.bytes,
-                           offset,
-                           time,
-                           eager ? &message : nullptr});
+  other.backlog.push_back(packet);
   backlogged_.fetch_add(1, std::memory_order_seq_cst);
   other.out->writer_waits.store(1, std::memory_order_seq_cst);
 }
 
-bool ShmTransport::try_push(int to,
-                            PacketKind kind,
-                            Address address,
-                            std::uint64_t token,
-                            std::uint64_t bytes,
-                            std::uint64_t offset,
-                            ModelTime time,
-                            const std::byte* payload) {
+bool ShmTransport::try_push(int to, const Outgoing& outgoing) {
   Peer& other = peer(to);
   Channel& channel = *other.out;
   if (other.packets_sent - other.packets_taken >= Channel::kPackets) {
@@ -140,41 +124,41 @@ bool ShmTransport::try_push(int to,
     }
   }
   Packet& packet = channel.packets[other.packets_sent % Channel::kPackets];
-  if (kind == PacketKind::kEager) {
-    if (bytes <= packet.inlined.size()) {
-      if (bytes != 0 && payload != nullptr) {
-        std::memcpy(packet.inlined.data(), payload, bytes);
-      }
-    } else {
-      // A payload is contiguous: what is left before the ring's end is skipped if it is too little.
-      std::uint64_t begin = other.payload_sent;
-      const std::uint64_t room_to_end = Channel::kPayloadBytes - begin % Channel::kPayloadBytes;
-      if (room_to_end < bytes) {
-        begin += room_to_end;
-      }
-      if (begin + bytes - other.payload_taken > Channel::kPayloadBytes) {
-        other.payload_taken = channel.payload_taken.load(std::memory_order_acquire);
-        if (begin + bytes - other.payload_taken > Channel::kPayloadBytes) {
-          return false;
-        }
-      }
-      if (payload != nullptr) {  // it is: eager messages have bytes
-        std::memcpy(channel.payload.data() + begin % Channel::kPayloadBytes, payload, bytes);
-      }
-      other.payload_sent = (begin + bytes + 63) / 64 * 64;
-      offset = begin;
+  const std::uint64_t bytes = outgoing.bytes;
+  if (outgoing.eager == nullptr) {
+    packet.elsewhere = outgoing.elsewhere;
+  } else if (bytes <= packet.inlined.size()) {
+    if (bytes != 0) {
+      std::memcpy(packet.inlined.data(), outgoing.eager->data, bytes);
     }
+  } else {
+    // A payload is contiguous: what is left before the ring's end is skipped if it is too little.
+    std::uint64_t begin = other.payload_sent;
+    const std::uint64_t room_to_end = Channel::kPayloadBytes - begin % Channel::kPayloadBytes;
+    if (room_to_end < bytes) {
+      begin += room_to_end;
+    }
+    if (begin + bytes - other.payload_taken > Channel::kPayloadBytes) {
+      other.payload_taken = channel.payload_taken.load(std::memory_order_acquire);
+      if (begin + bytes - other.payload_taken > Channel::kPayloadBytes) {
+        return false;
+      }
+    }
+    std::memcpy(
+        channel.payload.data() + begin % Channel::kPayloadBytes, outgoing.eager->data, bytes);
+    other.payload_sent = (begin + bytes + 63) / 64 * 64;
+    packet.elsewhere = {0, begin, 0};
   }
-  packet.address = address;
-  packet.token = token;
-  packet.bytes = bytes | static_cast<std::uint64_t>(kind) << 56;
-  packet.offset = offset;
-  packet.time = time;
+  packet.address = outgoing.address;
+  packet.bytes = bytes | static_cast<std::uint64_t>(outgoing.kind) << 56;
   ++other.packets_sent;
   // Sequentially consistent, with the load of `asleep` after it: either the peer sees the packet
   // before it falls asleep or we see it asleep.
   packet.sequence.store(other.packets_sent, std::memory_order_seq_cst);
   ring(to);
+  if (outgoing.eager != nullptr) {
+    outgoing.eager->group->arrived(0);
+  }
   return true;
 }
 
@@ -182,23 +166,12 @@ void ShmTransport::flush_backlogs() {
   for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
     std::deque<Outgoing>& backlog = peer(rank).backlog;
     while (!backlog.empty()) {
-      const Outgoing packet = backlog.front();
-      if (!try_push(rank,
-                    packet.kind,
-                    packet.address,
-                    packet.token,
-                    packet.bytes,
-                    packet.offset,
-                    packet.time,
-                    packet.eager != nullptr ? packet.eager->data : nullptr)) {
+      if (!try_push(rank, backlog.front())) {
         peer(rank).out->writer_waits.store(1, std::memory_order_seq_cst);
         break;
       }
       backlog.pop_front();
       backlogged_.fetch_sub(1, std::memory_order_seq_cst);
-      if (packet.eager != nullptr) {
-        packet.eager->group->arrived(0);
-      }
     }
   }
 }
@@ -268,9 +241,7 @@ void ShmTransport::hand_over(Arrival& arrival, Message& message) {
 void ShmTransport::release(Message& message) {
   message.owned.clear();
   if (message.token != 0) {
-    Message answer;
-    answer.token = message.token;
-    post(message.peer, PacketKind::kRelease, answer, 0);
+    post(message.peer, {PacketKind::kRelease, 0, 0, {message.token, 0, 0}, nullptr});
     message.token = 0;
   }
 }
@@ -314,33 +285,32 @@ void ShmTransport::take(int from, const Packet& packet) {
   if (kind == PacketKind::kRelease) {
     --peer(from).lent;
     // NOLINTNEXTLINE(performance-no-int-to-ptr): our own pointer, which the peer gave back
-    auto* const message = reinterpret_cast<Message*>(packet.token);
+    auto* const message = reinterpret_cast<Message*>(packet.elsewhere.token);
     message->group->arrived(0);
     return;
   }
   if (kind == PacketKind::kArrive) {
-    on_the_wire_.push({from, packet.token, packet.bytes & kBytesMask, packet.time});
+    on_the_wire_.push(
+        {from, packet.elsewhere.token, packet.bytes & kBytesMask, packet.elsewhere.time});
     return;
   }
   Arrival arrival;
   arrival.peer = from;
   arrival.address = packet.address;
   arrival.bytes = packet.bytes & kBytesMask;
-  arrival.time = packet.time;
   if (kind == PacketKind::kLend) {
-    arrival.token = packet.token;
-    arrival.data = (*world_.segments)[from].base + packet.offset;
+    arrival.token = packet.elsewhere.token;
+    arrival.data = (*world_.segments)[from].base + packet.elsewhere.offset;
     arrival.arrived = !links_;
   } else if (arrival.bytes <= packet.inlined.size()) {
     arrival.inlined = packet.inlined;
   } else {
     Peer& other = peer(from);
-    arrival.owned.resize(arrival.bytes);
+    const std::uint64_t offset = packet.elsewhere.offset;
+    const std::byte* const payload = other.in->payload.data() + offset % Channel::kPayloadBytes;
+    arrival.owned.assign(payload, payload + arrival.bytes);
     arrival.data = arrival.owned.data();
-    std::memcpy(arrival.data,
-                other.in->payload.data() + packet.offset % Channel::kPayloadBytes,
-                arrival.bytes);
-    other.payload_read = (packet.offset + arrival.bytes + 63) / 64 * 64;
+    other.payload_read = (offset + arrival.bytes + 63) / 64 * 64;
   }
   arrive(std::move(arrival));
 }

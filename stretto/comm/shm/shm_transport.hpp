@@ -77,7 +77,7 @@ class ShmTransport final : public Transport {
     std::byte* data = nullptr;     // lent memory, or `owned`; null: in `inlined`
     std::vector<std::byte> owned;  // empty for lent and inlined ones
     ModelTime time = 0;
-    std::array<std::byte, 16> inlined{};
+    InlineBytes inlined;
     int peer = 0;
     bool arrived = true;  // emulated machines: not before its kArrive
   };
@@ -91,15 +91,14 @@ class ShmTransport final : public Transport {
   struct Later {
     bool operator()(const Arriving& a, const Arriving& b) const noexcept { return a.time > b.time; }
   };
-  /// A packet waiting for room in a channel. An eager message is sent once it is in there.
+  /// A packet to be sent, at once or when there is room in the channel. An eager message is sent
+  /// once it is in there.
   struct Outgoing {
-    PacketKind kind;
-    Address address;
-    std::uint64_t token;
-    std::uint64_t bytes;
-    std::uint64_t offset;
-    ModelTime time;
-    Message* eager;  // null for the other kinds
+    PacketKind kind = PacketKind::kRelease;
+    Address address = 0;
+    std::uint64_t bytes = 0;
+    Packet::Elsewhere elsewhere{};
+    Message* eager = nullptr;  // null for the other kinds
   };
   struct Peer {
     // Towards the peer.
@@ -126,18 +125,9 @@ class ShmTransport final : public Transport {
 
   [[nodiscard]] Peer& peer(int rank) noexcept { return peers_[static_cast<std::size_t>(rank)]; }
   [[nodiscard]] const SegmentView& own() const noexcept { return (*world_.segments)[world_.rank]; }
-  [[nodiscard]] std::uint64_t offset_of(const std::byte* data) const noexcept {
-    return static_cast<std::uint64_t>(data - own().base);
-  }
-  void post(int to, PacketKind kind, Message& message, ModelTime time);
-  bool try_push(int to,
-                PacketKind kind,
-                Address address,
-                std::uint64_t token,
-                std::uint64_t bytes,
-                std::uint64_t offset,
-                ModelTime time,
-                const std::byte* payload);
+  void lend(Message& message);
+  void post(int to, const Outgoing& packet);
+  bool try_push(int to, const Outgoing& outgoing);
   void ring(int rank) noexcept;
   bool read_channel(int from);
   void publish_taken(int from);

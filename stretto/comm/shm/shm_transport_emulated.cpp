@@ -52,7 +52,7 @@ bool ShmTransport::deliver_emulated() {
   const ModelTime now = monotonic_ns();
   links_->advance(now, [&](Message& message, ModelTime at) {
     any = true;
-    post(message.peer, PacketKind::kArrive, message, at);
+    post(message.peer, {PacketKind::kArrive, 0, message.bytes, {message.token, 0, at}, nullptr});
   });
   // In order of their end on the wire, whichever sender was quicker to tell us.
   while (!on_the_wire_.empty() && on_the_wire_.top().time <= now) {

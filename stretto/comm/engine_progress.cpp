@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who drives an Engine, how long it polls and when it sleeps.
+#include <algorithm>
+#include <chrono>
+
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "stretto/comm/engine.hpp"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace stretto::detail {
+namespace {
+
+// How long a driver polls in vain before it sleeps. A waiting caller has nothing better to do, but
+// its core may be another rank's; the background thread takes time from compute.
+constexpr auto kCallerSpin = std::chrono::microseconds(50);
+constexpr auto kBackgroundSpin = std::chrono::microseconds(2);
+// How often a sleeping driver with operations in flight looks for dead peers and time-outs.
+constexpr auto kHeartbeat = std::chrono::milliseconds(20);
+// A processor that idles takes tens of microseconds to wake up for a timer, a busy one few. What a
+// sleep until an emulated arrival was late by, the next ends earlier; at most by this.
+constexpr Nanoseconds kMostLate = std::chrono::microseconds(100);
+
+void relax() {
+#if defined(__x86_64__)
+  _mm_pause();
+#endif
+}
+
+// An emulated machine is a clock: its thread runs rarely, for microseconds, and should run on time
+// even where compute keeps every core busy.
+void prefer_this_thread() {
+  // Timed waits: the default slack of 50 us would be added to each.
+  prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
+  // Only root may; for others the fair share of a thread that sleeps most of the time must do.
+  setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), -15);
+}
+
+}  // namespace
+
+Nanoseconds Engine::now() {
+  return std::chrono::duration_cast<Nanoseconds>(
+      std::chrono::steady_clock::now().time_since_epoch());
+}
+
+bool Engine::busy_with_backlog() const noexcept {
+  return !failed_.load(std::memory_order_acquire) && transport_->has_backlog();
+}
+
+bool Engine::busy() const noexcept {
+  return in_flight_.load(std::memory_order_seq_cst) > 0 || busy_with_backlog();
+}
+
+void Engine::wait_for(WorkState& state) {
+  if (options_.emulated) {
+    // Times are the machine's, so nothing is gained by driving; and a caller that lost its core
+    // while it holds the lock would stop the clock.
+    state.phase.wait(WorkState::kPending, std::memory_order_acquire);
+    return;
+  }
+  callers_.fetch_add(1, std::memory_order_seq_cst);
+  {
+    std::unique_lock lock(mutex_);
+    auto last_progress = std::chrono::steady_clock::time_point{};
+    int idle = 0;
+    while (!state.over()) {
+      if (callers_.load(std::memory_order_relaxed) > 1) {  // others want to look, or to abort
+        lock.unlock();
+        std::this_thread::yield();
+        lock.lock();
+      }
+      if (poll()) {
+        idle = 0;
+        continue;
+      }
+      relax();
+      // The clock is read seldom: reading it costs more than a poll.
+      if (++idle % 64 == 0) {
+        const auto at = std::chrono::steady_clock::now();
+        if (idle == 64) {
+          last_progress = at;
+        } else if (at - last_progress > kCallerSpin) {
+          break;
+        }
+      }
+    }
+  }
+  callers_.fetch_sub(1, std::memory_order_seq_cst);
+  if (!state.over()) {
+    transport_->wake();
+    state.phase.wait(WorkState::kPending, std::memory_order_acquire);
+  } else if (busy() || background_posted_.load(std::memory_order_seq_cst)) {
+    // The thread left the driving to us: what others have started meanwhile is its again.
+    transport_->wake();
+  }
+}
+
+void Engine::run(const std::stop_token& stop) {
+  if (options_.emulated) {
+    prefer_this_thread();
+  }
+  Nanoseconds next_heartbeat = now() + kHeartbeat;
+  ModelTime late = 0;  // by how much sleeps have lately ended after their time
+  // Emulated arrivals for which it is too late to sleep are waited for awake.
+  const auto due_soon = [&](Nanoseconds at) {
+    const ModelTime next = transport_->next_event();
+    return next != 0 && next - late <= at.count();
+  };
+  while (!stop.stop_requested()) {
+    bool busy_now = false;
+    ModelTime event = 0;
+    if (callers_.load(std::memory_order_seq_cst) == 0) {
+      const std::scoped_lock lock(mutex_);
+      auto last_progress = std::chrono::steady_clock::now();
+      int idle = 0;
+      while (!stop.stop_requested() && callers_.load(std::memory_order_relaxed) == 0) {
+        if (poll()) {
+          idle = 0;
+          last_progress = {};
+          continue;
+        }
+        relax();
+        if (!busy()) {
+          break;
+        }
+        if (++idle % 16 == 0) {
+          const auto at = std::chrono::steady_clock::now();
+          if (last_progress == std::chrono::steady_clock::time_point{}) {
+            last_progress = at;
+          }
+          if (at - last_progress > kBackgroundSpin) {
+            if (!due_soon(at.time_since_epoch())) {
+              break;
+            }
+            std::this_thread::yield();  // the core may be the one of the rank that is waited for
+          }
+        }
+      }
+      if (busy()) {
+        if (now() >= next_heartbeat) {
+          guarded([this] {
+            transport_->check_peers();
+            check_deadlines();
+          });
+          next_heartbeat = now() + kHeartbeat;
+        }
+        busy_now = busy();
+        event = transport_->next_event();
+      }
+    }
+    ModelTime until = 0;
+    if (busy_now) {
+      until = std::max(next_heartbeat, now()).count() + 1;
+      if (event != 0 && event - late < until) {
+        until = event - late;
+      }
+    }
+    transport_->sleep(busy_now, until, [this, &stop, busy_now] {
+      return stop.stop_requested() ||
+             (callers_.load(std::memory_order_seq_cst) == 0 &&
+              (background_posted_.load(std::memory_order_seq_cst) || (!busy_now && busy())));
+    });
+    if (const ModelTime over = now().count() - until; event != 0 && over > 0) {
+      late = std::min(late + (over - late) / 4, kMostLate.count());
+    }
+  }
+}
+
+bool Engine::poll() {
+  bool any = false;
+  if (inbox_.load(std::memory_order_relaxed) != nullptr ||
+      background_posted_.load(std::memory_order_relaxed)) {
+    any = drain_inbox();
+  }
+  if (failure_ || (active_.empty() && !transport_->has_backlog())) {
+    return any;
+  }
+  guarded([&] {
+    any |= transport_->poll();
+    any |= resume_ready();
+    while (admit_ && !waiting_.empty()) {
+      admit_ = false;
+      any |= admit_waiting();
+    }
+  });
+  return any;
+}
+
+}  // namespace stretto::detail
