@@ -132,5 +132,7 @@ void mark_steps(TraceBuilder& builder);
 
 /// Times must leave room for sums of a few.
 inline constexpr std::int64_t kLatestTraceNs = std::int64_t{1} << 61;
+/// 104 days: nothing on a device lasts longer, and the lengths of a thousand such still add up.
+inline constexpr std::int64_t kLongestTraceNs = std::int64_t{1} << 53;
 
 }  // namespace stretto::detail

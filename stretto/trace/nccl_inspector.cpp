@@ -175,7 +175,7 @@ class InspectorReader {
         operation.peer = count_of(value.text);
       }
     });
-    if (operation.length_ns == kUnknown ||
+    if (operation.length_ns == kUnknown || operation.length_ns > kLongestTraceNs ||
         (operation.begin_ns == kUnknown && operation.written_ns == kUnknown)) {
       ++file_.lost;
       builder_.fail({stream_.offset(),

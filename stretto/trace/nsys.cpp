@@ -179,10 +179,10 @@ class NsysReader {
     const auto possible = [](std::optional<std::int64_t> at) {
       return at && *at >= -kLatestTraceNs && *at <= kLatestTraceNs;
     };
-    if (!possible(begin) || !possible(end)) {
+    if (!possible(begin) || !possible(end) || *end - *begin > kLongestTraceNs) {
       ++file_.lost;
       if (!fault_) {
-        fault_ = TraceFault{row.row(), "a row without start and end"};
+        fault_ = TraceFault{row.row(), "a row without a start and an end that can be"};
       }
       return false;
     }

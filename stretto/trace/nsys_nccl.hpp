@@ -23,8 +23,9 @@ class NcclRanges {
   /// Reads where in a payload its fields lie.
   explicit NcclRanges(const Database& database);
 
+  /// `ncclAllReduce`; not `nccl:all_reduce`, which is PyTorch's range around it.
   [[nodiscard]] static bool is_nccl(std::string_view name) noexcept {
-    return name.starts_with("nccl");
+    return name.starts_with("nccl") && name.size() > 4 && name[4] >= 'A' && name[4] <= 'Z';
   }
 
   void add(std::uint32_t rank,
