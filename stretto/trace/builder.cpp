@@ -204,23 +204,24 @@ void TraceBuilder::fail(TraceFault fault) {
 void TraceBuilder::link_devices() {
   // Which links exist on both sides. A sorted vector is a quarter of a hash table, and 4 bytes
   // each for a moment.
-  std::vector<std::uint32_t> device_links;
-  std::vector<std::uint32_t> host_links;
   std::vector<Record>& records = timeline().records;
-  for (std::size_t i = first_record_; i < records.size(); ++i) {
-    const Record& record = records[i];
-    if (record.kind == RecordKind::kEnqueue) {
-      host_links.push_back(record.link);
-    } else if (record.lane != Lane::kHost) {
-      device_links.push_back(record.link);
+  const auto begin = records.begin() + static_cast<std::ptrdiff_t>(first_record_);
+  const auto links_of = [&](auto is_one) {
+    std::vector<std::uint32_t> links;
+    links.reserve(static_cast<std::size_t>(std::count_if(begin, records.end(), is_one)));
+    for (auto record = begin; record != records.end(); ++record) {
+      if (is_one(*record)) {
+        links.push_back(record->link);
+      }
     }
-  }
-  const auto tidy = [](std::vector<std::uint32_t>& links) {
     std::sort(links.begin(), links.end());
     links.erase(std::unique(links.begin(), links.end()), links.end());
+    return links;
   };
-  tidy(device_links);
-  tidy(host_links);
+  const std::vector<std::uint32_t> device_links =
+      links_of([](const Record& record) { return record.lane != Lane::kHost; });
+  const std::vector<std::uint32_t> host_links =
+      links_of([](const Record& record) { return record.kind == RecordKind::kEnqueue; });
   const auto in = [](const std::vector<std::uint32_t>& links, std::uint32_t link) {
     return link != kNoId && std::binary_search(links.begin(), links.end(), link);
   };
@@ -230,7 +231,6 @@ void TraceBuilder::link_devices() {
       records[i].link = kNoId;
     }
   }
-  const auto begin = records.begin() + static_cast<std::ptrdiff_t>(first_record_);
   records.erase(std::remove_if(begin,
                                records.end(),
                                [&](const Record& record) {

@@ -23,6 +23,8 @@ class GrowingUnion {
  public:
   void add(Interval interval);
   [[nodiscard]] IntervalSet take();
+  /// At most as many as take() would give.
+  [[nodiscard]] std::size_t size() const noexcept { return pieces_.size(); }
 
  private:
   std::vector<Interval> pieces_;
@@ -44,8 +46,12 @@ class TraceBuilder {
   [[nodiscard]] const TraceReadOptions& options() const noexcept { return options_; }
   [[nodiscard]] TraceFile& file() noexcept { return file_; }
   [[nodiscard]] Timeline& timeline() noexcept { return trace_.timeline; }
-  /// Records of this file so far.
+  /// Where this file's records begin.
   [[nodiscard]] std::size_t first_record() const noexcept { return first_record_; }
+  /// How many there are, with those that finish() will add for the host's operators.
+  [[nodiscard]] std::size_t records_to_be() const noexcept {
+    return trace_.timeline.records.size() - first_record_ + host_compute_.size();
+  }
 
   /// Index into names; the text is what stands in JSON, escapes and all.
   [[nodiscard]] std::uint32_t name_of_json(std::string_view raw);

@@ -69,6 +69,12 @@ Category category_of(std::string_view cat) noexcept {
   if (cat.empty()) {
     return Category::kNone;
   }
+  // As they are written today, before those that only differ in case.
+  for (const Known& known : kKnown) {
+    if (cat == known.name) {
+      return known.category;
+    }
+  }
   for (const Known& known : kKnown) {
     if (equals_folded(cat, known.name)) {
       return known.category;
@@ -431,8 +437,8 @@ class ChromeReader {
                                      static_cast<double>(taken) / static_cast<double>(size));
     }
     std::vector<Record>& records = builder_.timeline().records;
-    const std::size_t mine = records.size() - builder_.first_record();
-    if (size == 0 || taken == 0 || records.capacity() - records.size() > mine / 4) {
+    const std::size_t mine = builder_.records_to_be();
+    if (size == 0 || taken == 0 || builder_.first_record() + mine + mine / 4 < records.capacity()) {
       return;
     }
     const double whole =

@@ -17,18 +17,19 @@ namespace stretto::detail {
 namespace {
 
 constexpr std::size_t kPadding = 16;
+constexpr std::size_t kFirstWindowBytes = std::size_t{64} << 10U;
 constexpr std::size_t kWindowBytes = std::size_t{1} << 20U;
 // What stands beside the events and is larger is passed over.
 constexpr std::size_t kLargestMemberBytes = std::size_t{1} << 20U;
 // An event that is larger is no event: a bracket is missing somewhere.
 constexpr std::size_t kLargestEventBytes = std::size_t{16} << 20U;
 
-bool is_space(char c) noexcept {
+inline bool is_space(char c) noexcept {
   return c == ' ' || c == '\n' || c == '\r' || c == '\t';
 }
 
 /// First quote or backslash at or after `at`; may overrun `end` into the padding, which has none.
-const char* find_quote(const char* at, const char* end) noexcept {
+inline const char* find_quote(const char* at, const char* end) noexcept {
 #if defined(__SSE2__)
   const __m128i quote = _mm_set1_epi8('"');
   const __m128i slash = _mm_set1_epi8('\\');
@@ -48,7 +49,7 @@ const char* find_quote(const char* at, const char* end) noexcept {
 }
 
 /// First quote, brace or bracket at or after `at`.
-const char* find_structure(const char* at, const char* end) noexcept {
+inline const char* find_structure(const char* at, const char* end) noexcept {
 #if defined(__SSE2__)
   const __m128i quote = _mm_set1_epi8('"');
   const __m128i bit = _mm_set1_epi8(0x20);  // [ and ] become { and }
@@ -72,7 +73,7 @@ const char* find_structure(const char* at, const char* end) noexcept {
 }
 
 /// `at` behind the opening quote; moved behind the closing one, which `close` points to.
-Scan read_string(const char*& at, const char* end, const char*& close) noexcept {
+inline Scan read_string(const char*& at, const char* end, const char*& close) noexcept {
   for (const char* p = at;;) {
     p = find_quote(p, end);
     if (p >= end) {
@@ -88,7 +89,7 @@ Scan read_string(const char*& at, const char* end, const char*& close) noexcept 
 }
 
 /// What may follow the closing quote of a key or value.
-bool follows_string(char c) noexcept {
+inline bool follows_string(char c) noexcept {
   return c == ',' || c == ':' || c == '}' || c == ']' || is_space(c);
 }
 
@@ -159,7 +160,7 @@ Scan pass_comma(const char*& at, const char* end, char close) noexcept {
   return *at == close ? Scan::kOk : Scan::kFault;
 }
 
-Scan read_key(const char*& at, const char* end, std::string_view& key, bool& none) noexcept {
+inline Scan read_key(const char*& at, const char* end, std::string_view& key, bool& none) noexcept {
   for (;;) {
     pass_space(at, end);
     if (at >= end) {
@@ -376,7 +377,7 @@ std::string unescape(std::string_view text) {
   return out;
 }
 
-EventScanner::EventScanner(Input& input) : input_(input), window_(kWindowBytes + kPadding) {
+EventScanner::EventScanner(Input& input) : input_(input), window_(kFirstWindowBytes + kPadding) {
   at_ = window_.data();
   end_ = at_;
 }
@@ -392,6 +393,9 @@ bool EventScanner::refill() {
   const auto kept = static_cast<std::size_t>(end_ - at_);
   base_ += static_cast<std::uint64_t>(at_ - window_.data());
   std::memmove(window_.data(), at_, kept);
+  if (base_ != 0 && window_.size() < kWindowBytes) {
+    window_.resize(kWindowBytes + kPadding);  // small files do with the first
+  }
   if (kept + kPadding > window_.size() / 2) {
     window_.resize(2 * window_.size());
   }

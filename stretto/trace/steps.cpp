@@ -188,6 +188,11 @@ class Marker {
   };
 
   void find_launches() {
+    const std::span<Record> all = records();
+    launches_.reserve(
+        static_cast<std::size_t>(std::count_if(all.begin(), all.end(), [&](const Record& record) {
+          return record.rank == rank_ && record.kind == RecordKind::kEnqueue;
+        })));
     for (const Record& record : records()) {
       if (record.rank == rank_ && record.kind == RecordKind::kEnqueue) {
         launches_.push_back({record.link, record.stream, record.begin_ns});

@@ -538,21 +538,26 @@ TEST(Scanner, MembersAfterTheEventsCount) {
   EXPECT_EQ(trace.timeline.origin_unix_ns, 1727743122000001000);
 }
 
-/// The window in which the text is read is 1 MiB: at each place of an event it may end.
+/// Where the windows end in which the text is read: the first is small, for small files.
+constexpr std::array<std::size_t, 2> kWindowEnds = {std::size_t{64} << 10U,
+                                                    (std::size_t{64} << 10U) + (1U << 20U)};
+
 TEST(Scanner, AnEventAcrossTheWindowsEnd) {
   const std::string event = slice(R"(a\"b)", R"(,"args":{"a":"}"})");
-  constexpr std::size_t kWindow = std::size_t{1} << 20U;
-  for (const std::string& head : {std::string("["), std::string("{\"m\":[1],\"traceEvents\":[")}) {
-    std::string text = head + std::string(kWindow, ' ') + event + "," + event + "]";
-    if (head.size() > 1) {
-      text += "}";
-    }
-    // From all of it behind the end of the window to all of it before.
-    for (std::size_t i = 0; i < event.size() + 3; ++i) {
-      const Scanned scanned = scan(std::string_view(text));
-      ASSERT_FALSE(scanned.fault) << i << scanned.fault->what;
-      ASSERT_EQ(names(scanned), (Names{R"(a\"b)", R"(a\"b)"})) << i;
-      text.erase(head.size(), 1);
+  for (const std::size_t window : kWindowEnds) {
+    for (const std::string& head :
+         {std::string("["), std::string("{\"m\":[1],\"traceEvents\":[")}) {
+      std::string text = head + std::string(window, ' ') + event + "," + event + "]";
+      if (head.size() > 1) {
+        text += "}";
+      }
+      // From all of it behind the end of the window to all of it before.
+      for (std::size_t i = 0; i < head.size() + event.size() + 3; ++i) {
+        const Scanned scanned = scan(std::string_view(text));
+        ASSERT_FALSE(scanned.fault) << i << scanned.fault->what;
+        ASSERT_EQ(names(scanned), (Names{R"(a\"b)", R"(a\"b)"})) << i;
+        text.erase(head.size(), 1);
+      }
     }
   }
 }
@@ -560,15 +565,32 @@ TEST(Scanner, AnEventAcrossTheWindowsEnd) {
 TEST(Scanner, AMemberAcrossTheWindowsEnd) {
   const std::string events = R"("traceEvents":[)" + slice("a") + "]}";
   const std::string member = R"("mem\"ber" : {"a":"}"} , )";
-  std::string text = "{" + std::string(std::size_t{1} << 20U, ' ') + member + events;
-  for (std::size_t i = 0; i < member.size() + 16; ++i) {
-    const Scanned scanned = scan(std::string_view(text));
-    ASSERT_FALSE(scanned.fault) << i << scanned.fault->what;
-    ASSERT_EQ(scanned.members,
-              (std::map<std::string, std::string>{{R"(mem\"ber)", R"({"a":"}"})"}}))
-        << i;
-    ASSERT_EQ(scanned.events.size(), 1U);
-    text.erase(1, 1);
+  for (const std::size_t window : kWindowEnds) {
+    std::string text = "{" + std::string(window, ' ') + member + events;
+    for (std::size_t i = 0; i < member.size() + 16; ++i) {
+      const Scanned scanned = scan(std::string_view(text));
+      ASSERT_FALSE(scanned.fault) << i << scanned.fault->what;
+      ASSERT_EQ(scanned.members,
+                (std::map<std::string, std::string>{{R"(mem\"ber)", R"({"a":"}"})"}}))
+          << i;
+      ASSERT_EQ(scanned.events.size(), 1U);
+      text.erase(1, 1);
+    }
+  }
+}
+
+/// And where it ends in what is looked for behind a fault.
+TEST(Scanner, AFaultBeforeTheWindowsEnd) {
+  const std::string broken = slice("a\"b");
+  for (const std::size_t window : kWindowEnds) {
+    std::string text = "[" + std::string(window, ' ') + broken + " , \n " + slice("next") + "," +
+                       slice("last") + "]";
+    for (std::size_t i = 0; i < broken.size() + slice("next").size() + 8; ++i) {
+      const Scanned scanned = scan(std::string_view(text), true);
+      ASSERT_EQ(names(scanned), (Names{"next", "last"})) << i;
+      ASSERT_EQ(scanned.lost, 1U);
+      text.erase(1, 1);
+    }
   }
 }
 
