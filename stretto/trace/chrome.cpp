@@ -291,7 +291,8 @@ class ChromeReader {
     std::int64_t begin = 0;
     std::int64_t length = 0;
     if (!parse_microseconds(event.ts, begin) ||
-        (!event.dur.empty() && !parse_microseconds(event.dur, length))) {
+        (!event.dur.empty() && !parse_microseconds(event.dur, length)) ||
+        length > kLongestTraceNs) {
       if (!fault_) {
         fault_ =
             TraceFault{scanner_.offset(),

@@ -182,6 +182,172 @@ class Usage(CliTest):
             self.assertEqual((done.returncode, done.stderr), (0, b""))
 
 
+def kineto(rank=0, world_size=2, late=0, names=("ncclDevKernel_AllReduce_Sum_f32_RING_LL",)):
+    """Three steps of 1000 us: 300 of compute, then 200 of all_reduce, of which 100 beside compute."""
+    events = []
+    correlation = 0
+    for step in range(3):
+        at = 10_000 + 1000 * step
+        events.append({"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{step + 1}",
+                       "pid": 9, "tid": 9, "ts": at - 500, "dur": 990, "args": {}})
+        kernels = [("gemm", 0, 300, 7), (names[0], 200 + late, 200 - late, 20), ("sgd", 900, 100, 7)]
+        for name, begin, length, stream in kernels:
+            correlation += 1
+            args = {"device": 0, "stream": stream, "correlation": correlation}
+            if name == names[0]:
+                args |= {"Collective name": "allreduce", "In msg nelems": 1000, "Out msg nelems": 1000,
+                         "dtype": "Float", "Group size": world_size, "Process Group Name": "0"}
+            events.append({"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 9, "tid": 9,
+                           "ts": at - 400 + correlation, "dur": 1, "args": {"correlation": correlation}})
+            events.append({"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": stream,
+                           "ts": at + begin, "dur": length, "args": args})
+    return {"schemaVersion": 1,
+            "distributedInfo": {"backend": "nccl", "rank": rank, "world_size": world_size},
+            "traceEvents": events}
+
+
+class Analyze(CliTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.traces = cls.directory / "traces"
+        cls.traces.mkdir()
+        for rank in range(2):
+            text = json.dumps(kineto(rank, late=50 * rank))
+            (cls.traces / f"job_rank{rank}.json.gz").write_bytes(gzip.compress(text.encode()))
+        cls.one = cls.traces / "job_rank0.json.gz"
+
+    def test_the_fixed_keys(self):
+        result = self.result(stretto("analyze", self.traces, "--json"))
+        self.assertEqual("stretto.analyze/1", result["schema"])
+        self.assertEqual([0, 1], [file["rank"] for file in result["files"]])
+        device = result["files"][0]["devices"][0]
+        self.assertEqual(
+            {"communication_ns": 600_000, "communication_sum_ns": 600_000, "compute_ns": 1_200_000,
+             "exposed_ns": 300_000, "hidden_ns": 300_000, "idle_ns": 1_500_000, "communication_count": 3,
+             "compute_count": 6},
+            {key: device[key] for key in ("communication_ns", "communication_sum_ns", "compute_ns",
+                                          "exposed_ns", "hidden_ns", "idle_ns", "communication_count",
+                                          "compute_count")})
+        self.assertEqual(0, result["files"][0]["lost_events"])
+        self.assertEqual(3, result["summary"]["steps"])
+        self.assertAlmostEqual(1e-4, result["summary"]["exposed_s"])
+        self.assertEqual([1], [rank["rank"] for rank in result["stragglers"] if rank["last"]])
+        self.assertEqual(4000, result["buckets"][0]["bytes"])
+
+    def test_text_begins_with_the_verdict_and_ends_with_the_next_command(self):
+        done = stretto("analyze", self.traces)
+        self.assertEqual(0, done.returncode, done.stderr)
+        lines = done.stdout.splitlines()
+        self.assertTrue(lines[0].startswith("exposed communication 100.0 us per step of 1.000 ms"), lines[0])
+        self.assertTrue(lines[-1].startswith("next: stretto analyze "), lines[-1])
+        self.assertEqual("", done.stderr)
+
+    def test_missing_ranks_are_said(self):
+        done = stretto("analyze", self.one)
+        self.assertIn("1 of 2 ranks are here (missing: 1)", done.stderr)
+
+    def test_one_rank_twice_is_an_error(self):
+        done = stretto("analyze", self.one, self.one, "--json")
+        error = self.error(done, 2)
+        self.assertIn("two files are of one rank", error["message"])
+
+    def test_tables_and_csv(self):
+        for per, head in (("rank", "rank,device,span_ns"), ("step", "step,name,rank"),
+                          ("collective", "collective,name,group"), ("bucket", "bucket,collective,bytes")):
+            with self.subTest(per=per):
+                self.assertEqual(0, stretto("analyze", self.traces, "--per", per).returncode)
+                done = stretto("analyze", self.traces, "--per", per, "--csv")
+                self.assertTrue(done.stdout.startswith(head), done.stdout)
+                columns = {line.count(",") for line in done.stdout.splitlines()}
+                self.assertEqual(1, len(columns), done.stdout)
+
+    def test_no_communication_is_undefined(self):
+        path = self.directory / "alone.json"
+        path.write_text(json.dumps(kineto(world_size=1, names=("relu",))).replace("Collective name", "x"))
+        done = stretto("analyze", path)
+        self.assertEqual(0, done.returncode, done.stderr)
+        self.assertTrue(done.stdout.startswith("no communication found"), done.stdout)
+        self.assertIn("nccl", done.stdout)
+        self.assertIsNone(self.result(stretto("analyze", path, "--json"))["summary"]["exposed_s"])
+        named = self.result(stretto("analyze", path, "--json", "--comm-regex", "^relu$"))
+        self.assertAlmostEqual(1e-4, named["summary"]["exposed_s"])
+
+    def test_broken_traces_are_exit_3_unless_salvaged(self):
+        path = self.directory / "cut.json"
+        path.write_text(json.dumps(kineto())[:-900])
+        error = self.error(stretto("analyze", path, "--json"), 3)
+        self.assertIn("cut.json, byte", error["where"])
+        self.assertIn("--salvage", error["help"])
+        done = stretto("analyze", path, "--salvage", "--json")
+        fault = self.result(done)["files"][0]["fault"]
+        self.assertGreater(fault["offset_bytes"], 0)
+        for name, content in (("empty.json", b""), ("text.json", b"hello"), ("cut.json.gz", gzip.compress(b"[" * 9999)[:40])):
+            bad = self.directory / name
+            bad.write_bytes(content)
+            self.error(stretto("analyze", bad, "--json"), 3)
+        self.error(stretto("analyze", self.directory / "none.json", "--json"), 2)
+
+    def test_classes_say_what_decided(self):
+        done = stretto("analyze", self.one, "--classes")
+        self.assertIn("NCCL: nccl", done.stdout)
+        self.assertIn("no rule", done.stdout)
+
+    def test_a_timeline_of_our_own(self):
+        timeline = self.directory / "run.timeline.json"
+        self.train("--json", "--timeline", timeline)
+        result = self.result(stretto("analyze", timeline, "--json"))
+        self.assertEqual("stretto", result["files"][0]["format"])
+        self.assertGreater(len(result["buckets"]), 0)
+
+    def test_convert(self):
+        for suffix in (".trace.json", ".timeline.json", ".profile.json", ".csv"):
+            with self.subTest(suffix=suffix):
+                out = self.directory / f"out{suffix}"
+                done = stretto("convert", self.traces, "-o", out)
+                self.assertEqual(0, done.returncode, done.stderr)
+                self.assertGreater(out.stat().st_size, 100)
+        again = self.result(stretto("analyze", self.directory / "out.timeline.json", "--json"))
+        self.assertAlmostEqual(1e-4, again["summary"]["exposed_s"])
+        replayed = stretto("replay", self.directory / "out.profile.json", "-n", "2", "--steps", "1", "--json")
+        self.assertEqual(0, replayed.returncode, replayed.stderr)
+        self.assertEqual(2, stretto("convert", self.one, "-o", "x.pdf").returncode)
+
+
+class Diff(CliTest):
+    def write(self, name, late):
+        path = self.directory / name
+        path.write_text(json.dumps(kineto(world_size=1, late=late)))
+        return path
+
+    def test_a_number_that_got_worse_is_exit_4(self):
+        good = self.write("a.json", 50)  # 100 of 150 us exposed
+        result = self.directory / "a_result.json"
+        result.write_text(stretto("analyze", good, "--json").stdout)
+        bad = self.write("b.json", 0)
+        self.assertEqual(0, stretto("diff", good, bad, "--fail-if", "exposed_s>+5%").returncode)
+        done = stretto("diff", result, bad, "--fail-if", "communication_s>+5%", "--json")
+        self.assertEqual(4, done.returncode, done.stderr)
+        document = json.loads(done.stdout)
+        self.assertEqual(1, len(document["failures"]))
+        self.assertAlmostEqual(200 / 150 - 1, document["runs"][0]["numbers"]["communication_s"]["change_ratio"])
+        self.assertEqual(4, stretto("diff", good, bad, "--fail-if", "bound_s>+5%").returncode)
+        done = stretto("diff", good, bad, "--fail-if", "exposd_s>+5%")
+        self.assertEqual(2, done.returncode)
+        self.assertIn("Did you mean 'exposed_s'", done.stderr)
+
+    def test_history(self):
+        directory = self.directory / "history"
+        directory.mkdir()
+        for day, late in enumerate((50, 50, 50, 0)):
+            (directory / f"day{day}.json").write_text(
+                stretto("analyze", self.write(f"day{day}.json", late), "--json").stdout)
+        done = stretto("diff", "--history", directory, "--fail-if", "communication_s>+10%")
+        self.assertEqual(4, done.returncode, done.stderr)
+        self.assertIn("day3.json", done.stdout)
+        self.assertIn("communication_s went from 150.0 us to 200.0 us", done.stdout)
+
+
 class Train(CliTest):
     def test_both_schedules_give_the_same_weights(self):
         common = ["-n", 2, "--steps", 6, "--warmup", 2, "--algorithm", "direct", "--json"]

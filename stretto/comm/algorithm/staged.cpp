@@ -162,6 +162,9 @@ bool lends(const Exchange& exchange, const Call& call) noexcept {
     case Collective::kReduceScatter:
     case Collective::kAllGather:
       return call.data.count != 0;
+    case Collective::kReduce:
+    case Collective::kAllToAll:
+    case Collective::kSendRecv:
     case Collective::kBarrier:
     case Collective::kNone:
       break;
