@@ -228,7 +228,7 @@ void TraceBuilder::link_devices() {
   for (std::size_t i = first_record_; i < records.size(); ++i) {
     if (records[i].lane != Lane::kHost && !in(host_links, records[i].link)) {
       // Where no launch at all is recorded, nothing is missing.
-      file_.unlinked += host_links.empty() ? 0 : 1;
+      file_.unlinked += host_links.empty() ? 0U : 1U;
       records[i].link = kNoId;
     }
   }
