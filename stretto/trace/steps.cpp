@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -36,15 +37,12 @@ bool is_common_step(std::string_view name) {
   std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) {
     return static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
   });
-  for (const std::string_view word : {"step", "iteration", "iter", "train_step", "training_step"}) {
-    if (lower.starts_with(word)) {
-      const std::string_view rest = std::string_view(lower).substr(word.size());
-      if (rest.find_first_not_of("0123456789#_-: ") == std::string_view::npos) {
-        return true;
-      }
-    }
-  }
-  return false;
+  constexpr std::array<std::string_view, 5> kWords = {
+      "step", "iteration", "iter", "train_step", "training_step"};
+  return std::any_of(kWords.begin(), kWords.end(), [&](std::string_view word) {
+    return lower.starts_with(word) &&
+           lower.find_first_not_of("0123456789#_-: ", word.size()) == std::string::npos;
+  });
 }
 
 /// Digits at the end of the name, else none.
@@ -104,6 +102,7 @@ std::vector<HostStep> between_optimizers(const std::vector<HostStep>& optimizers
 
 void number_steps(std::vector<HostStep>& steps, const std::vector<std::string>& names) {
   std::vector<std::uint32_t> numbers;
+  numbers.reserve(steps.size());
   for (const HostStep& step : steps) {
     numbers.push_back(number_of(names[step.name]).value_or(kNoId));
   }
