@@ -257,7 +257,7 @@ def main():
         if options.huge and options.size:
             result = huge(bench, os.path.join(folder, "part.json"), options.huge)
             print(f"\n{result['json_bytes'] / 1e9:.2f} GB through a pipe: {result['events']} events in "
-                  f"{result['read_s']:.1f} s, {result['json_bytes'] / 1e6 / result['read_s']:.0f} MB/s, peak "
+                  f"{result['read_s']:.1f} s, {result['json_bytes'] / 1e6 / result['cpu_s']:.0f} MB/s per core, peak "
                   f"{result['peak_bytes'] / 2**20:.0f} MiB for {result['kept']} records "
                   f"({64 * result['kept'] / 2**20:.0f} MiB)")
     return 0

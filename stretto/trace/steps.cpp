@@ -19,6 +19,8 @@
 namespace stretto::detail {
 namespace {
 
+constexpr std::int64_t kNever = -kLatestTraceNs;
+
 /// A step as the host saw it.
 struct HostStep {
   Interval when;
@@ -180,24 +182,25 @@ class Marker {
     return static_cast<std::size_t>(after - host_steps_.begin() - 1);
   }
 
+  /// There are as many as kernels: small.
   struct Launch {
     std::uint32_t link;
-    std::int64_t at_ns;
+    std::uint32_t record;
   };
 
   void find_launches() {
     const std::span<Record> all = records();
-    launches_.reserve(
-        static_cast<std::size_t>(std::count_if(all.begin(), all.end(), [&](const Record& record) {
-          return record.rank == rank_ && record.kind == RecordKind::kEnqueue;
-        })));
-    for (const Record& record : records()) {
-      if (record.rank == rank_ && record.kind == RecordKind::kEnqueue) {
-        launches_.push_back({record.link, record.begin_ns});
+    const auto is_launch = [&](const Record& record) {
+      return record.rank == rank_ && record.kind == RecordKind::kEnqueue;
+    };
+    launches_.reserve(static_cast<std::size_t>(std::count_if(all.begin(), all.end(), is_launch)));
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (is_launch(all[i])) {
+        launches_.push_back({all[i].link, static_cast<std::uint32_t>(i)});
       }
     }
-    std::sort(launches_.begin(), launches_.end(), [](const Launch& a, const Launch& b) {
-      return std::pair(a.link, a.at_ns) < std::pair(b.link, b.at_ns);
+    std::sort(launches_.begin(), launches_.end(), [&](const Launch& a, const Launch& b) {
+      return a.link != b.link ? a.link < b.link : all[a.record].begin_ns < all[b.record].begin_ns;
     });
   }
 
@@ -213,7 +216,7 @@ class Marker {
     if (found == launches_.end() || found->link != record.link) {
       return std::nullopt;
     }
-    return found->at_ns;
+    return records()[found->record].begin_ns;
   }
 
   /// A step of the device lasts until the last of what the host launched in it has ended, and
@@ -221,7 +224,6 @@ class Marker {
   /// at the begin of a step belongs to that step.
   std::vector<HostStep> device_steps() {
     find_launches();
-    constexpr std::int64_t kNever = -kLatestTraceNs;
     std::vector<std::int64_t> end(host_steps_.size(), kNever);
     std::int64_t before = kNever;  // end of what was launched before the first step
     for (const Record& record : records()) {
@@ -368,53 +370,63 @@ class Marker {
     }
   }
 
-  struct Work {
+  struct Handed {
     std::int64_t launched_ns;
-    std::int64_t ended_ns;
+    std::size_t record;
+    std::int64_t ready_ns = kNever;  // end of the last of what was launched before it
   };
 
   void add_instants(const std::vector<std::size_t>& communication) {
-    std::map<std::uint32_t, std::vector<Work>> work;  // by device
+    std::map<std::uint32_t, std::vector<Handed>> devices;  // in order of launch
+    for (const std::size_t i : communication) {
+      if (const auto at = launch_of(records()[i])) {
+        devices[records()[i].device].push_back({*at, i});
+      }
+    }
+    for (auto& [device, list] : devices) {
+      std::stable_sort(list.begin(), list.end(), [](const Handed& a, const Handed& b) {
+        return a.launched_ns < b.launched_ns;
+      });
+    }
+    // Each kernel counts for the first collective that was launched after it, and so for those
+    // behind that one. Kernels are millions and collectives few: nothing is kept per kernel.
     for (const Record& record : records()) {
-      if (record.rank == rank_ && record.kind == RecordKind::kCompute &&
-          record.lane == Lane::kCompute) {
-        if (const auto at = launch_of(record)) {
-          work[record.device].push_back({*at, record.end_ns});
+      const auto device = record.rank == rank_ && record.kind == RecordKind::kCompute &&
+                                  record.lane == Lane::kCompute
+                              ? devices.find(record.device)
+                              : devices.end();
+      const auto at = device == devices.end() ? std::nullopt : launch_of(record);
+      if (!at) {
+        continue;
+      }
+      std::vector<Handed>& list = device->second;
+      const auto after = std::upper_bound(
+          list.begin(), list.end(), *at, [](std::int64_t launched_ns, const Handed& handed) {
+            return launched_ns < handed.launched_ns;
+          });
+      if (after != list.end()) {
+        after->ready_ns = std::max(after->ready_ns, record.end_ns);
+      }
+    }
+    for (const auto& [device, list] : devices) {
+      std::int64_t ready_ns = kNever;
+      for (const Handed& handed : list) {
+        ready_ns = std::max(ready_ns, handed.ready_ns);
+        add_instant(handed.record, RecordKind::kLaunched, handed.launched_ns);
+        if (ready_ns != kNever) {
+          add_instant(handed.record, RecordKind::kReady, ready_ns);
         }
       }
     }
-    for (auto& [device, list] : work) {
-      std::sort(list.begin(), list.end(), [](const Work& a, const Work& b) {
-        return a.launched_ns < b.launched_ns;
-      });
-      for (std::size_t i = 1; i < list.size(); ++i) {
-        list[i].ended_ns = std::max(list[i].ended_ns, list[i - 1].ended_ns);
-      }
-    }
-    for (const std::size_t i : communication) {
-      const Record collective = records()[i];
-      const auto launched = launch_of(collective);
-      if (!launched) {
-        continue;
-      }
-      Record instant = collective;
-      instant.lane = Lane::kCommunication;
-      instant.kind = RecordKind::kLaunched;
-      instant.begin_ns = *launched;
-      instant.end_ns = *launched;
-      builder_.timeline().records.push_back(instant);
-      const std::vector<Work>& list = work[collective.device];
-      const auto after = std::lower_bound(
-          list.begin(), list.end(), *launched, [](const Work& item, std::int64_t at) {
-            return item.launched_ns < at;
-          });
-      if (after != list.begin()) {
-        instant.kind = RecordKind::kReady;
-        instant.begin_ns = std::prev(after)->ended_ns;
-        instant.end_ns = instant.begin_ns;
-        builder_.timeline().records.push_back(instant);
-      }
-    }
+  }
+
+  void add_instant(std::size_t collective, RecordKind kind, std::int64_t at_ns) {
+    Record instant = records()[collective];
+    instant.lane = Lane::kCommunication;
+    instant.kind = kind;
+    instant.begin_ns = at_ns;
+    instant.end_ns = at_ns;
+    builder_.timeline().records.push_back(instant);
   }
 
   TraceBuilder& builder_;
