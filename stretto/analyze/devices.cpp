@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "stretto/base/intervals.hpp"
+#include "stretto/base/saturate.hpp"
 
 namespace stretto {
 namespace {
@@ -24,7 +25,7 @@ struct DevicePieces {
 std::int64_t sum_of(const Pieces& pieces) {
   std::int64_t sum = 0;
   for (const Interval& piece : pieces) {
-    sum += piece.end_ns - piece.begin_ns;
+    sum = add_saturating(sum, piece.end_ns - piece.begin_ns);
   }
   return sum;
 }

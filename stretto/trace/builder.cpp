@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "stretto/base/error.hpp"
+#include "stretto/base/saturate.hpp"
 #include "stretto/trace/event_scanner.hpp"
 
 namespace stretto::detail {
@@ -17,12 +18,6 @@ namespace {
 
 // Numbers of devices, streams and threads that are no small numbers get one from here on.
 constexpr std::uint32_t kFirstNamedLane = 0x80000000U;
-
-/// Times that a broken file gives may add up to anything. Neither is negative.
-std::int64_t add_saturating(std::int64_t a, std::int64_t b) noexcept {
-  const std::int64_t most = std::numeric_limits<std::int64_t>::max();
-  return a > most - b ? most : a + b;
-}
 
 }  // namespace
 

@@ -97,6 +97,35 @@ bool is_mark(std::string_view name) noexcept {
       kMarks.begin(), kMarks.end(), [&](std::string_view mark) { return name.starts_with(mark); });
 }
 
+/// Host calls that hand no work to a device. They are half of all, and would be kept to the end of
+/// the file, where it is known that nothing of the device came of them.
+bool never_launches(std::string_view name) noexcept {
+  for (const std::string_view vendor : {"cuda", "hip"}) {
+    if (!name.starts_with(vendor)) {
+      continue;
+    }
+    name.remove_prefix(vendor.size());
+    constexpr std::array<std::string_view, 14> kCalls = {"StreamIsCapturing",
+                                                         "StreamGet",
+                                                         "StreamWaitEvent",
+                                                         "StreamSynchronize",
+                                                         "Event",
+                                                         "Get",
+                                                         "SetDevice",
+                                                         "DeviceGet",
+                                                         "DeviceSynchronize",
+                                                         "Occupancy",
+                                                         "FuncGet",
+                                                         "PointerGet",
+                                                         "Malloc",
+                                                         "Free"};
+    return std::any_of(kCalls.begin(), kCalls.end(), [&](std::string_view call) {
+      return name.starts_with(call);
+    });
+  }
+  return false;
+}
+
 std::uint32_t to_id(std::string_view text) noexcept {
   std::int64_t value = 0;
   return parse_integer(text, value) && value >= 0 && value < std::int64_t{kNoId}
@@ -351,6 +380,9 @@ class ChromeReader {
   }
 
   void add_runtime(const EventText& event) {
+    if (never_launches(event.name)) {
+      return;
+    }
     const Arguments arguments = read_arguments(event.args);
     Record record;
     record.link = to_id(arguments.correlation);
@@ -439,11 +471,15 @@ class ChromeReader {
     }
     std::vector<Record>& records = builder_.timeline().records;
     const std::size_t mine = builder_.records_to_be();
-    if (size == 0 || taken == 0 || builder_.first_record() + mine + mine / 4 < records.capacity()) {
+    if (builder_.first_record() + mine + mine / 4 < records.capacity()) {
       return;
     }
+    // Of a pipe nobody knows how much is to come: 1 GiB, then eight times what there is.
+    constexpr double kUnknown = std::size_t{1} << 24U;
     const double whole =
-        static_cast<double>(mine) * static_cast<double>(size) / static_cast<double>(taken);
+        size == 0 || taken == 0
+            ? std::max(kUnknown, 8.0 * static_cast<double>(mine))
+            : static_cast<double>(mine) * static_cast<double>(size) / static_cast<double>(taken);
     builder_.expect(builder_.first_record() + static_cast<std::size_t>(whole * 1.25) + 65536);
   }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -17,6 +18,8 @@
 
 namespace stretto::detail {
 namespace {
+
+constexpr std::int64_t kNever = -kLatestTraceNs;
 
 /// A step as the host saw it.
 struct HostStep {
@@ -36,15 +39,12 @@ bool is_common_step(std::string_view name) {
   std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) {
     return static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
   });
-  for (const std::string_view word : {"step", "iteration", "iter", "train_step", "training_step"}) {
-    if (lower.starts_with(word)) {
-      const std::string_view rest = std::string_view(lower).substr(word.size());
-      if (rest.find_first_not_of("0123456789#_-: ") == std::string_view::npos) {
-        return true;
-      }
-    }
-  }
-  return false;
+  constexpr std::array<std::string_view, 5> kWords = {
+      "step", "iteration", "iter", "train_step", "training_step"};
+  return std::any_of(kWords.begin(), kWords.end(), [&](std::string_view word) {
+    return lower.starts_with(word) &&
+           lower.find_first_not_of("0123456789#_-: ", word.size()) == std::string::npos;
+  });
 }
 
 /// Digits at the end of the name, else none.
@@ -104,6 +104,7 @@ std::vector<HostStep> between_optimizers(const std::vector<HostStep>& optimizers
 
 void number_steps(std::vector<HostStep>& steps, const std::vector<std::string>& names) {
   std::vector<std::uint32_t> numbers;
+  numbers.reserve(steps.size());
   for (const HostStep& step : steps) {
     numbers.push_back(number_of(names[step.name]).value_or(kNoId));
   }
@@ -181,29 +182,30 @@ class Marker {
     return static_cast<std::size_t>(after - host_steps_.begin() - 1);
   }
 
+  /// There are as many as kernels: small.
   struct Launch {
     std::uint32_t link;
-    std::uint32_t thread;
-    std::int64_t at_ns;
+    std::uint32_t record;
   };
 
   void find_launches() {
     const std::span<Record> all = records();
-    launches_.reserve(
-        static_cast<std::size_t>(std::count_if(all.begin(), all.end(), [&](const Record& record) {
-          return record.rank == rank_ && record.kind == RecordKind::kEnqueue;
-        })));
-    for (const Record& record : records()) {
-      if (record.rank == rank_ && record.kind == RecordKind::kEnqueue) {
-        launches_.push_back({record.link, record.stream, record.begin_ns});
+    const auto is_launch = [&](const Record& record) {
+      return record.rank == rank_ && record.kind == RecordKind::kEnqueue;
+    };
+    launches_.reserve(static_cast<std::size_t>(std::count_if(all.begin(), all.end(), is_launch)));
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (is_launch(all[i])) {
+        launches_.push_back({all[i].link, static_cast<std::uint32_t>(i)});
       }
     }
-    std::sort(launches_.begin(), launches_.end(), [](const Launch& a, const Launch& b) {
-      return std::pair(a.link, a.at_ns) < std::pair(b.link, b.at_ns);
+    std::sort(launches_.begin(), launches_.end(), [&](const Launch& a, const Launch& b) {
+      return a.link != b.link ? a.link < b.link : all[a.record].begin_ns < all[b.record].begin_ns;
     });
   }
 
-  [[nodiscard]] const Launch* launch_of(const Record& record) const {
+  /// The host call that launched it; null if none is recorded.
+  [[nodiscard]] const Record* launch_of(const Record& record) const {
     if (record.link == kNoId) {
       return nullptr;
     }
@@ -215,7 +217,7 @@ class Marker {
     if (found == launches_.end() || found->link != record.link) {
       return nullptr;
     }
-    return &*found;
+    return &records()[found->record];
   }
 
   /// A step of the device lasts until the last of what the host launched in it has ended, and
@@ -223,16 +225,15 @@ class Marker {
   /// at the begin of a step belongs to that step.
   std::vector<HostStep> device_steps() {
     find_launches();
-    constexpr std::int64_t kNever = -kLatestTraceNs;
     std::vector<std::int64_t> end(host_steps_.size(), kNever);
     std::int64_t before = kNever;  // end of what was launched before the first step
     for (const Record& record : records()) {
-      const Launch* launch =
+      const Record* launch =
           record.rank != rank_ || record.lane == Lane::kHost ? nullptr : launch_of(record);
       if (launch == nullptr) {
         continue;
       }
-      const auto step = step_at(launch->at_ns);
+      const auto step = step_at(launch->begin_ns);
       std::int64_t& last = step ? end[*step] : before;
       last = std::max(last, record.end_ns);
     }
@@ -370,70 +371,88 @@ class Marker {
     }
   }
 
-  /// Compute that a host thread launched.
-  struct Work {
+  /// A collective that a host thread launched.
+  struct Handed {
     std::int64_t launched_ns;
-    std::int64_t ended_ns;
+    std::int64_t begin_ns;
+    std::size_t record;
+    std::int64_t ready_ns = kNever;
   };
   using Place = std::pair<std::uint32_t, std::uint32_t>;  // device, host thread
 
+  /// A collective waits for the stream that is current when it is launched: for the compute that
+  /// its thread launched before. What of it was not over when the collective began ran on another
+  /// stream, and counts for a later one.
   void add_instants(const std::vector<std::size_t>& communication) {
-    std::map<Place, std::vector<Work>> work;
-    for (const Record& record : records()) {
-      if (record.rank == rank_ && record.kind == RecordKind::kCompute &&
-          record.lane == Lane::kCompute) {
-        if (const Launch* launch = launch_of(record)) {
-          work[{record.device, launch->thread}].push_back({launch->at_ns, record.end_ns});
-        }
+    std::map<Place, std::vector<Handed>> places;  // in order of launch
+    for (const std::size_t i : communication) {
+      const Record& collective = records()[i];
+      if (const Record* launch = launch_of(collective)) {
+        places[{collective.device, launch->stream}].push_back(
+            {launch->begin_ns, collective.begin_ns, i});
       }
     }
-    for (auto& [place, list] : work) {
-      std::sort(list.begin(), list.end(), [](const Work& a, const Work& b) {
+    for (auto& [place, list] : places) {
+      std::stable_sort(list.begin(), list.end(), [](const Handed& a, const Handed& b) {
         return a.launched_ns < b.launched_ns;
       });
     }
-    for (const std::size_t i : communication) {
-      const Record collective = records()[i];
-      const Launch* launch = launch_of(collective);
-      if (launch == nullptr) {
-        continue;
+    // Kernels are millions and collectives few: nothing is kept per kernel.
+    for (const Record& record : records()) {
+      if (record.rank == rank_ && record.kind == RecordKind::kCompute &&
+          record.lane == Lane::kCompute) {
+        if (const Record* launch = launch_of(record)) {
+          count_compute(places, record, *launch);
+        }
       }
-      Record instant = collective;
-      instant.lane = Lane::kCommunication;
-      instant.kind = RecordKind::kLaunched;
-      instant.begin_ns = launch->at_ns;
-      instant.end_ns = launch->at_ns;
-      builder_.timeline().records.push_back(instant);
-      const auto ready_ns = ready_before(
-          work[{collective.device, launch->thread}], launch->at_ns, collective.begin_ns);
-      if (ready_ns) {
-        instant.kind = RecordKind::kReady;
-        instant.bytes = 0;  // whatever was ready, how large it is nobody knows
-        instant.begin_ns = *ready_ns;
-        instant.end_ns = *ready_ns;
-        builder_.timeline().records.push_back(instant);
+    }
+    for (const auto& [place, list] : places) {
+      std::int64_t ready_ns = kNever;
+      for (const Handed& handed : list) {
+        ready_ns = std::max(ready_ns, handed.ready_ns);
+        add_instant(handed.record, RecordKind::kLaunched, handed.launched_ns);
+        if (ready_ns != kNever) {
+          add_instant(handed.record, RecordKind::kReady, std::min(ready_ns, handed.begin_ns));
+        }
       }
     }
   }
 
-  /// A collective waits for the stream that is current when it is launched: for the last compute
-  /// that its thread launched before. If that one was not over when the collective began, it ran on
-  /// another stream, and the one before is asked.
-  static std::optional<std::int64_t> ready_before(const std::vector<Work>& work,
-                                                  std::int64_t launched_ns,
-                                                  std::int64_t begin_ns) {
-    constexpr int kMostAsked = 256;
-    auto at = std::lower_bound(
-        work.begin(), work.end(), launched_ns, [](const Work& item, std::int64_t launched) {
-          return item.launched_ns < launched;
-        });
-    for (int asked = 0; at != work.begin() && asked < kMostAsked; ++asked) {
-      --at;
-      if (at->ended_ns <= begin_ns) {
-        return at->ended_ns;
+  /// For the first collective that was launched after it and began when it was over; those behind
+  /// that one take it over.
+  static void count_compute(std::map<Place, std::vector<Handed>>& places,
+                            const Record& compute,
+                            const Record& launch) {
+    constexpr int kMostAsked = 64;
+    const auto place = places.find({compute.device, launch.stream});
+    if (place == places.end()) {
+      return;
+    }
+    std::vector<Handed>& list = place->second;
+    auto after = std::upper_bound(list.begin(),
+                                  list.end(),
+                                  launch.begin_ns,
+                                  [](std::int64_t launched_ns, const Handed& handed) {
+                                    return launched_ns < handed.launched_ns;
+                                  });
+    for (int asked = 0; after != list.end() && asked < kMostAsked; ++asked, ++after) {
+      if (compute.end_ns <= after->begin_ns) {
+        after->ready_ns = std::max(after->ready_ns, compute.end_ns);
+        return;
       }
     }
-    return std::nullopt;
+  }
+
+  void add_instant(std::size_t collective, RecordKind kind, std::int64_t at_ns) {
+    Record instant = records()[collective];
+    instant.lane = Lane::kCommunication;
+    instant.kind = kind;
+    if (kind == RecordKind::kReady) {
+      instant.bytes = 0;  // whatever was ready, how large it is nobody knows
+    }
+    instant.begin_ns = at_ns;
+    instant.end_ns = at_ns;
+    builder_.timeline().records.push_back(instant);
   }
 
   TraceBuilder& builder_;

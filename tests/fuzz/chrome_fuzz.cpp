@@ -5,62 +5,64 @@
 #include "stretto/analyze/devices.hpp"
 #include "stretto/trace/trace.hpp"
 
+namespace stretto::fuzz {
 namespace {
-
-using namespace stretto;
 
 void check_totals(const Timeline& timeline, DeviceRows rows) {
   for (const DeviceTotals& totals : device_totals(timeline, rows)) {
-    fuzz::require(totals.hidden_ns + totals.exposed_ns == totals.communication_ns);
-    fuzz::require(totals.hidden_ns >= 0 && totals.exposed_ns >= 0);
-    fuzz::require(totals.communication_ns <= totals.communication_sum_ns);
-    fuzz::require(totals.compute_ns <= totals.compute_sum_ns);
-    fuzz::require(totals.hidden_ns <= totals.compute_ns);
-    fuzz::require(totals.exposed_ns <= totals.exposed_other_streams_ns);
-    fuzz::require(totals.exposed_other_streams_ns <= totals.communication_ns);
-    fuzz::require(totals.exposed_beside_copies_ns <= totals.exposed_ns);
-    fuzz::require(totals.idle_ns >= 0 && totals.idle_ns <= totals.span_ns);
+    require(totals.hidden_ns + totals.exposed_ns == totals.communication_ns);
+    require(totals.hidden_ns >= 0 && totals.exposed_ns >= 0);
+    require(totals.communication_ns <= totals.communication_sum_ns);
+    require(totals.compute_ns <= totals.compute_sum_ns);
+    require(totals.hidden_ns <= totals.compute_ns);
+    require(totals.exposed_ns <= totals.exposed_other_streams_ns);
+    require(totals.exposed_other_streams_ns <= totals.communication_ns);
+    require(totals.exposed_beside_copies_ns <= totals.exposed_ns);
+    require(totals.idle_ns >= 0 && totals.idle_ns <= totals.span_ns);
     const std::int64_t busy = totals.span_ns - totals.idle_ns;
-    fuzz::require(busy == totals.compute_ns + totals.exposed_ns + totals.exposed_copies_ns);
+    require(busy == totals.compute_ns + totals.exposed_ns + totals.exposed_copies_ns);
   }
 }
 
 void check(const Trace& trace, bool salvage) {
   const Timeline& timeline = trace.timeline;
-  fuzz::require(trace.files.size() == 1);
+  require(trace.files.size() == 1);
   const TraceFile& file = trace.files[0];
-  fuzz::require(salvage || !file.fault);
-  fuzz::require((file.lost == 0) || file.fault);
-  fuzz::require(file.kept <= timeline.records.size());
+  require(salvage || !file.fault);
+  require((file.lost == 0) || file.fault);
+  require(file.kept <= timeline.records.size());
   const auto known = [](std::uint32_t id, std::size_t size) { return id == kNoId || id < size; };
   std::map<std::uint32_t, std::uint64_t> kernels;
   for (const Record& record : timeline.records) {
-    fuzz::require(record.end_ns >= record.begin_ns && record.begin_ns >= 0 && record.bytes >= 0);
-    fuzz::require(record.name < timeline.names.size());
-    fuzz::require(known(record.call, timeline.calls.size()));
+    require(record.end_ns >= record.begin_ns && record.begin_ns >= 0 && record.bytes >= 0);
+    require(record.name < timeline.names.size());
+    require(known(record.call, timeline.calls.size()));
     const bool kernel = record.lane != Lane::kHost && (record.kind == RecordKind::kCompute ||
                                                        record.kind == RecordKind::kCommunication);
     kernels[record.name] += kernel ? 1 : 0;
   }
   for (const CollectiveCall& call : timeline.calls) {
-    fuzz::require(known(call.group, timeline.names.size()));
-    fuzz::require(known(call.members, timeline.names.size()));
+    require(known(call.group, timeline.names.size()));
+    require(known(call.members, timeline.names.size()));
   }
   if (file.format != "stretto") {
     for (const KernelName& kernel : file.kernels) {
-      fuzz::require(kernel.total_ns >= 0 && kernel.count <= kernels.at(kernel.name));
+      require(kernel.total_ns >= 0 && kernel.count <= kernels.at(kernel.name));
     }
   }
   check_totals(timeline, DeviceRows::kAll);
   check_totals(timeline, DeviceRows::kLinked);
   for (const HostTotals& host : host_totals(timeline)) {
-    fuzz::require(host.exposed_ns >= 0 && host.exposed_ns <= host.communication_ns);
+    require(host.exposed_ns >= 0 && host.exposed_ns <= host.communication_ns);
   }
 }
 
 }  // namespace
+}  // namespace stretto::fuzz
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace stretto;
+  using fuzz::check;
   const std::string_view text = fuzz::text_of(data, size);
   // What another reader takes has another fuzzer.
   if (text.substr(0, 16384).find("stretto.timeline/") != std::string_view::npos) {

@@ -132,12 +132,14 @@ TEST(Input, UnpacksAnySizeIntoAnyRoom) {
 TEST(Input, SeveralMembersAreOneText) {
   const std::string a = some_text(5000);
   const std::string b = some_text(100);
+  const std::string ba = b + a;
+  const std::string zeros(512, '\0');
   for (const std::size_t room : {1U, 100U, 5000U, 1048576U}) {
     for (const std::string& packed : {gzip(a) + gzip(b) + gzip("") + gzip(a),
                                       zstd(a) + zstd(b) + zstd("") + zstd(a),
-                                      gzip(a) + gzip(b + a) + std::string(512, '\0')}) {
+                                      gzip(a) + gzip(ba) + zeros}) {
       const Drained drained = unpack(packed, room);
-      EXPECT_TRUE(drained.text == a + b + a);
+      EXPECT_TRUE(drained.text == a + ba);
       EXPECT_EQ(drained.fault, "");
     }
   }
@@ -243,7 +245,7 @@ TEST(Input, WhatCannotBeOpenedIsNamed) {
 std::string trace_of(int kernels) {
   stretto::testing::KinetoText text;
   for (int i = 0; i < kernels; ++i) {
-    text.kernel("gemm", 10 * i, 5, 7, i);
+    text.kernel("gemm", std::int64_t{10} * i, 5, 7, i);
   }
   return text.text();
 }
@@ -330,7 +332,7 @@ std::int64_t peak_kib() {
 TEST(PackedTrace, ABombIsBounded) {
   constexpr std::size_t kBomb = std::size_t{50} << 20U;
   const Folder folder;
-  for (const std::string head : {"", "{\"a\": ", "{\"a\": \"", "{\"a\": {\"b\": [", "[", "[,"}) {
+  for (const std::string head : {"", R"({"a": )", R"({"a": ")", R"({"a": {"b": [)", "[", "[,"}) {
     std::filesystem::path path;
     {
       const char fill = head.ends_with('"') ? 'a' : head.ends_with(',') ? ',' : '\0';
@@ -347,7 +349,7 @@ TEST(PackedTrace, ABombIsBounded) {
     const Trace trace = read_traces({path}, options);
     EXPECT_TRUE(trace.files[0].fault);
     EXPECT_EQ(trace.files[0].events, 0U);
-    EXPECT_LT(peak_kib() - before, 20 << 10) << head;
+    EXPECT_LT(peak_kib() - before, 20'480) << head;
   }
 }
 

@@ -62,7 +62,7 @@ std::string name_of(const ::testing::TestParamInfo<Case>& info) {
   return name;
 }
 
-void PrintTo(const Case& c, std::ostream* out) {
+void PrintTo(const Case& c, std::ostream* out) {  // NOLINT(*-naming): GoogleTest's
   *out << c.file;
 }
 

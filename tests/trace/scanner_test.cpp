@@ -141,7 +141,7 @@ TEST(Scanner, ShapesOfTheDocument) {
            " \r\n\t{ \"traceEvents\" :[ " + one + " ] } \n\n",
            "{\"traceEvents\":[" + one + "]}",
            "{\"traceEvents\":[" + one + "],}",
-           "{\"a\":1,,\"traceEvents\":[" + one + "],\"b\":{}}",
+           R"({"a":1,,"traceEvents":[)" + one + R"(],"b":{}})",
        }) {
     const Scanned scanned = scan(text);
     EXPECT_FALSE(scanned.fault) << text << ": " << scanned.fault->what;
@@ -386,7 +386,7 @@ TEST(Scanner, BrokenMetadataBeforeTheEventsCostsOnlyItself) {
 
 TEST(Scanner, BrokenMetadataAfterTheEventsCostsNoEvent) {
   const Scanned salvaged =
-      scan("{\"traceEvents\": [" + slice("a") + "], \"note\": \"say \"hi\"\"}", true);
+      scan(R"({"traceEvents": [)" + slice("a") + R"(], "note": "say "hi""})", true);
   ASSERT_TRUE(salvaged.fault);
   EXPECT_EQ(names(salvaged), Names{"a"});
 }
@@ -542,15 +542,19 @@ TEST(Scanner, MembersAfterTheEventsCount) {
 constexpr std::array<std::size_t, 2> kWindowEnds = {std::size_t{64} << 10U,
                                                     (std::size_t{64} << 10U) + (1U << 20U)};
 
+std::string padded(std::string_view head, std::size_t spaces, std::string_view tail) {
+  std::string text(head);
+  text.append(spaces, ' ');
+  return text.append(tail);
+}
+
 TEST(Scanner, AnEventAcrossTheWindowsEnd) {
   const std::string event = slice(R"(a\"b)", R"(,"args":{"a":"}"})");
+  const std::string two = event + "," + event + "]";
   for (const std::size_t window : kWindowEnds) {
-    for (const std::string& head :
-         {std::string("["), std::string("{\"m\":[1],\"traceEvents\":[")}) {
-      std::string text = head + std::string(window, ' ') + event + "," + event + "]";
-      if (head.size() > 1) {
-        text += "}";
-      }
+    for (const std::string& head : {std::string("["), std::string(R"({"m":[1],"traceEvents":[)")}) {
+      std::string text = padded(head, window, two);
+      text += head.size() > 1 ? "}" : "";
       // From all of it behind the end of the window to all of it before.
       for (std::size_t i = 0; i < head.size() + event.size() + 3; ++i) {
         const Scanned scanned = scan(std::string_view(text));
@@ -566,7 +570,7 @@ TEST(Scanner, AMemberAcrossTheWindowsEnd) {
   const std::string events = R"("traceEvents":[)" + slice("a") + "]}";
   const std::string member = R"("mem\"ber" : {"a":"}"} , )";
   for (const std::size_t window : kWindowEnds) {
-    std::string text = "{" + std::string(window, ' ') + member + events;
+    std::string text = padded("{", window, member + events);
     for (std::size_t i = 0; i < member.size() + 16; ++i) {
       const Scanned scanned = scan(std::string_view(text));
       ASSERT_FALSE(scanned.fault) << i << scanned.fault->what;
@@ -583,8 +587,8 @@ TEST(Scanner, AMemberAcrossTheWindowsEnd) {
 TEST(Scanner, AFaultBeforeTheWindowsEnd) {
   const std::string broken = slice("a\"b");
   for (const std::size_t window : kWindowEnds) {
-    std::string text = "[" + std::string(window, ' ') + broken + " , \n " + slice("next") + "," +
-                       slice("last") + "]";
+    std::string text =
+        padded("[", window, broken + " , \n " + slice("next") + "," + slice("last") + "]");
     for (std::size_t i = 0; i < broken.size() + slice("next").size() + 8; ++i) {
       const Scanned scanned = scan(std::string_view(text), true);
       ASSERT_EQ(names(scanned), (Names{"next", "last"})) << i;

@@ -22,7 +22,7 @@ using testing::KinetoText;
 
 constexpr const char* kAllReduce = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)";
 
-Trace read(const KinetoText& text, TraceReadOptions options = {}) {
+Trace read(const KinetoText& text, const TraceReadOptions& options = {}) {
   return read_trace_text(text.text(), "trace.json", options);
 }
 
@@ -43,7 +43,7 @@ struct Step {
   std::int64_t begin_us;
   std::int64_t end_us;
   friend bool operator==(const Step&, const Step&) = default;
-  friend void PrintTo(const Step& step, std::ostream* out) {
+  friend void PrintTo(const Step& step, std::ostream* out) {  // NOLINT(*-naming): GoogleTest's
     *out << step.number << " [" << step.begin_us << ", " << step.end_us << ")";
   }
 };
@@ -173,6 +173,15 @@ TEST(Steps, RowsWithoutALaunchCountAndAreSaid) {
   }
   EXPECT_EQ(outside, 1U);
   EXPECT_EQ(steps(trace).size(), 2U);
+}
+
+TEST(Steps, HostCallsThatLeadNowhereAreNotKept) {
+  KinetoText text = ddp(2);
+  text.launch(150, 2, 1, 5000);  // of a kernel that is not in the file
+  for (const char* call : {"cudaStreamIsCapturing", "cudaEventQuery", "hipGetDevice"}) {
+    text.slice("cuda_runtime", call, "150", "1", "1", R"("correlation": 2)");
+  }
+  EXPECT_EQ(of_kind(read(text), RecordKind::kEnqueue).size(), 10U);
 }
 
 TEST(Steps, MarksWithoutASingleLinkedRow) {
