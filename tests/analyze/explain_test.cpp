@@ -155,6 +155,61 @@ TEST(Explain, TheBoundIsThatOfTheFittedCosts) {
   EXPECT_NEAR(explanation.least_exposed()->count(), 100 * kUs, 1e-9);
 }
 
+/// Every gradient is all-reduced before the next is computed: 100 us compute, 100 us exposed.
+KinetoText in_line(const std::string& metadata_of_each) {
+  KinetoText trace;
+  int id = 1;
+  for (int step = 0; step < 3; ++step) {
+    const std::int64_t at = 10'000 + 1000 * step;
+    trace.annotation("ProfilerStep#" + std::to_string(step), at - 500, 990);
+    for (int layer = 0; layer < 5; ++layer) {
+      trace.launch(at - 400 + 10 * layer, 2, 1, id);
+      trace.kernel("backward", at + 200 * layer, 100, 7, id++);
+      trace.launch(at - 395 + 10 * layer, 2, 1, id);
+      trace.kernel(kAllReduce, at + 200 * layer + 100, 100, 7, id++, metadata_of_each);
+    }
+  }
+  return trace;
+}
+
+TEST(Explain, WhatWaitedForCommunicationCouldHaveBeenReadyBefore) {
+  // 1 MB in 100 us each; five of them, ready at best at 100, 200, ... 500.
+  AnalyzeOptions options;
+  options.cost = ExchangeCost{Seconds(0), 100e-6 / 1e6};
+  const Trace trace = read_trace_text(in_line(metadata(250'000, 2)).text(), "rank0.json");
+  const Explanation explanation = explain(trace.timeline, options);
+  ASSERT_TRUE(explanation.summary->bound);
+  EXPECT_NEAR(explanation.summary->step.count(), 1000 * kUs, 1e-12);
+  EXPECT_NEAR(explanation.summary->buckets[4].ready.count(), 900 * kUs, 1e-12) << "as it was";
+  EXPECT_NEAR(explanation.summary->bound->count(), 600 * kUs, 1e-12);
+  EXPECT_NEAR(explanation.least_exposed()->count(), 100 * kUs, 1e-12);
+  const StepProfile profile = step_profile_of_trace(trace.timeline);
+  EXPECT_NEAR(profile.tensors[4].ready.count(), 500 * kUs, 1e-12);
+  EXPECT_NEAR(profile.compute_end.count(), 500 * kUs, 1e-12);
+}
+
+TEST(Explain, NoBoundWhereSizesAreNotRecorded) {
+  AnalyzeOptions options;
+  options.cost = ExchangeCost{Seconds(0), 1e-9};
+  const Explanation explanation =
+      explain(read_trace_text(in_line("").text(), "rank0.json").timeline, options);
+  EXPECT_FALSE(explanation.summary->bound);
+  EXPECT_FALSE(explanation.least_exposed());
+}
+
+TEST(Explain, ABucketOfTwoDevicesIsHiddenByEachItsOwn) {
+  KinetoText trace;
+  const std::string first = R"(, "device": 0)";
+  const std::string second = R"(, "device": 1)";
+  trace.kernel("gemm", 0, 10, 7, 1, first).kernel(kAllReduce, 10, 10, 20, 2, first);
+  trace.kernel("gemm", 0, 30, 7, 3, second).kernel(kAllReduce, 15, 10, 20, 4, second);
+  const Explanation explanation = explain(read_trace_text(trace.text(), "t.json").timeline);
+  ASSERT_EQ(explanation.devices.size(), 2U);
+  ASSERT_EQ(explanation.summary->buckets.size(), 1U);
+  EXPECT_NEAR(explanation.summary->buckets[0].exposed.count(), 5 * kUs, 1e-12);
+  EXPECT_NEAR(explanation.summary->exposed.count(), 5 * kUs, 1e-12);
+}
+
 TEST(Explain, ClocksThatDisagreeAreBroughtTogether) {
   Trace trace = two_ranks(0);
   for (Record& record : trace.timeline.records) {
