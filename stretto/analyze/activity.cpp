@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "stretto/analyze/activity.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace stretto::detail {
@@ -36,6 +37,7 @@ Activities::Activities(const Timeline& timeline) {
     ranks_[rank].device = true;
     for (auto& [number, pieces] : devices) {
       ranks_[rank].devices.push_back(activity_of(pieces));
+      ranks_[rank].devices.back().device = number;
     }
   }
   for (auto& [rank, pieces] : host) {
@@ -49,6 +51,15 @@ const std::vector<Activity>& Activities::of(std::uint32_t rank) const {
   static const std::vector<Activity> kNone;
   const auto found = ranks_.find(rank);
   return found == ranks_.end() ? kNone : found->second.devices;
+}
+
+const Activity* Activities::find(std::uint32_t rank, std::uint32_t device) const {
+  const std::vector<Activity>& devices = of(rank);
+  const auto found = std::lower_bound(
+      devices.begin(), devices.end(), device, [](const Activity& activity, std::uint32_t number) {
+        return activity.device < number;
+      });
+  return found == devices.end() || found->device != device ? nullptr : &*found;
 }
 
 bool Activities::has_device(std::uint32_t rank) const {

@@ -13,6 +13,7 @@ namespace stretto::detail {
 
 /// One device over the whole recording; all its streams together.
 struct Activity {
+  std::uint32_t device = kNoId;
   IntervalSet compute;
   IntervalSet communication;
   IntervalSet exposed;  ///< communication minus compute
@@ -28,6 +29,9 @@ class Activities {
   /// Whether the rank has device records, so that host ones do not count.
   [[nodiscard]] bool has_device(std::uint32_t rank) const;
 
+  /// Null if that device of the rank did nothing.
+  [[nodiscard]] const Activity* find(std::uint32_t rank, std::uint32_t device) const;
+
   /// The part inside of a window, mean over the rank's devices.
   [[nodiscard]] std::int64_t within_ns(std::uint32_t rank,
                                        IntervalSet Activity::*part,
@@ -36,7 +40,7 @@ class Activities {
  private:
   struct Rank {
     bool device = false;
-    std::vector<Activity> devices;
+    std::vector<Activity> devices;  // by number
   };
   std::map<std::uint32_t, Rank> ranks_;
 };

@@ -151,11 +151,12 @@ class Gathered {
   std::map<std::uint32_t, RankSeries> ranks_;
 };
 
-/// From tensors where their sizes were recorded, else from buckets.
-Seconds bound_of(const std::vector<Step>& steps,
-                 const Summary& summary,
-                 Seconds compute_end,
-                 ExchangeCost cost) {
+/// From tensors where their sizes were recorded, else from buckets. Absent if there is
+/// communication, but nothing says how much: that nothing must travel would be a wild guess.
+std::optional<Seconds> bound_of(const std::vector<Step>& steps,
+                                const detail::Buckets& buckets,
+                                Seconds compute_end,
+                                ExchangeCost cost) {
   std::vector<ReadyBytes> gradients;
   for (const auto& [name, tensor] : detail::ready_times(steps)) {
     if (tensor.bytes > 0) {
@@ -163,16 +164,25 @@ Seconds bound_of(const std::vector<Step>& steps,
     }
   }
   if (gradients.empty()) {
-    for (const BucketSummary& bucket : summary.buckets) {
+    for (std::size_t i = 0; i < buckets.summaries.size(); ++i) {
+      const BucketSummary& bucket = buckets.summaries[i];
       // A reduce_scatter is half an all_reduce. What else a trace holds (parameters that are
       // gathered, metrics, activations) may depend on later compute, and is left out: a bound may
       // be too low, never too high.
       if (bucket.collective == Collective::kReduceScatter) {
-        gradients.push_back({bucket.ready, Bytes(bucket.bytes.count() / 2)});
+        gradients.push_back({buckets.ready_at_best[i], Bytes(bucket.bytes.count() / 2)});
       } else if (bucket.collective == Collective::kAllReduce) {
-        gradients.push_back({bucket.ready, bucket.bytes});
+        gradients.push_back({buckets.ready_at_best[i], bucket.bytes});
       }
     }
+  }
+  const auto is_sized = [](const BucketSummary& bucket) { return bucket.bytes > Bytes(0); };
+  const bool said = std::any_of(gradients.begin(), gradients.end(), [](const ReadyBytes& gradient) {
+    return gradient.bytes > Bytes(0);
+  });
+  if (!said && !buckets.summaries.empty() &&
+      std::none_of(buckets.summaries.begin(), buckets.summaries.end(), is_sized)) {
+    return std::nullopt;
   }
   return in_iteration_bound(gradients, compute_end, cost);
 }
@@ -229,7 +239,7 @@ Summary analyze(const Timeline& timeline, const AnalyzeOptions& options) {
   summary.steps = static_cast<std::uint32_t>(steps.size());
   summary.ranks = static_cast<std::uint32_t>(steps.front().ranks.size());
   Gathered(steps, activities).fill(summary);
-  summary.buckets = detail::summarize_buckets(steps, activities);
+  detail::Buckets buckets = detail::summarize_buckets(steps, activities);
   std::optional<ExchangeCost> cost = options.cost;
   if (options.machine) {
     check_ranks(timeline, *options.machine);
@@ -239,8 +249,11 @@ Summary analyze(const Timeline& timeline, const AnalyzeOptions& options) {
     const Seconds compute_end =
         options.keep_idle ? summary.step - summary.exposed : summary.compute;
     // A machine slower than the real one must not make a step quicker than its bound.
-    summary.bound = std::min(bound_of(steps, summary, compute_end, *cost), summary.step);
+    if (const auto bound = bound_of(steps, buckets, compute_end, *cost)) {
+      summary.bound = std::min(*bound, summary.step);
+    }
   }
+  summary.buckets = std::move(buckets.summaries);
   if (options.samples_per_step > 0) {
     summary.samples_per_s = static_cast<double>(options.samples_per_step) / summary.step.count();
   }

@@ -26,6 +26,7 @@ struct BucketOnRank {
   Collective collective = Collective::kNone;
   std::int64_t bytes = 0;
   std::int64_t ready_ns = -1;
+  std::int64_t ready_at_best_ns = 0;
   std::int64_t launched_ns = -1;
   std::int64_t started_ns = -1;
   std::int64_t ended_ns = -1;
@@ -33,7 +34,8 @@ struct BucketOnRank {
   std::int64_t duration_ns = 0;
   WaitedFor waited_for = WaitedFor::kUnknown;
   std::uint32_t stream = kNoId;
-  std::vector<Interval> communication;
+  bool on_device = false;                                        // of a trace
+  std::map<std::uint32_t, std::vector<Interval>> communication;  // by device
 };
 
 std::int64_t earlier(std::int64_t a, std::int64_t b) {
@@ -72,10 +74,11 @@ void collect(const RankStep& rank, std::map<std::uint32_t, BucketOnRank>& bucket
       bucket.bytes = std::max(bucket.bytes, record->bytes);
       bucket.collective = record->collective;
       bucket.stream = record->stream;
+      bucket.on_device = bucket.on_device || record->device != kNoId;
       bucket.started_ns = earlier(bucket.started_ns, at_ns);
       bucket.ended_ns = std::max(bucket.ended_ns, rank.since_begin_ns(record->end_ns));
       bucket.duration_ns += record->end_ns - record->begin_ns;
-      bucket.communication.push_back(rank.clip(*record));
+      bucket.communication[record->device].push_back(rank.clip(*record));
     }
   }
   std::erase_if(buckets, [](const auto& entry) { return entry.second.communication.empty(); });
@@ -109,23 +112,42 @@ void find_reasons(std::map<std::uint32_t, BucketOnRank>& buckets) {
   }
 }
 
+/// Of each device's part what that device did not hide; mean over the rank's devices.
+void measure_exposed(const RankStep& rank, const Activities& activities, BucketOnRank& bucket) {
+  for (auto& [device, pieces] : bucket.communication) {
+    const Activity* activity = activities.find(rank.rank, device);
+    if (activity == nullptr) {  // of a rank without devices, which is one
+      activity = &activities.of(rank.rank).front();
+    }
+    const IntervalSet communication(std::move(pieces));
+    for (const Interval& piece : communication.intervals()) {
+      bucket.exposed_ns +=
+          piece.end_ns - piece.begin_ns - activity->compute.measure_within_ns(piece);
+    }
+  }
+  bucket.exposed_ns /= static_cast<std::int64_t>(activities.of(rank.rank).size());
+}
+
 std::map<std::uint32_t, BucketOnRank> measure(const RankStep& rank, const Activities& activities) {
   std::map<std::uint32_t, BucketOnRank> buckets;
   collect(rank, buckets);
   find_reasons(buckets);
   for (auto& [id, bucket] : buckets) {
-    const IntervalSet communication(std::move(bucket.communication));
-    for (const Interval& piece : communication.intervals()) {
-      bucket.exposed_ns += piece.end_ns - piece.begin_ns -
-                           activities.within_ns(rank.rank, &Activity::compute, piece);
-    }
+    measure_exposed(rank, activities, bucket);
     if (bucket.launched_ns < 0) {
-      bucket.launched_ns = communication.empty()
-                               ? bucket.ended_ns
-                               : rank.since_begin_ns(communication.intervals().front().begin_ns);
+      bucket.launched_ns = bucket.started_ns;
     }
+    // Without its launch a row of a device may have stood in line for long.
+    const bool known = bucket.ready_ns >= 0 || !bucket.on_device;
     if (bucket.ready_ns < 0) {  // part of a tensor whose kReady stands with another bucket
       bucket.ready_ns = bucket.launched_ns;
+    }
+    if (known) {
+      const std::int64_t begin_ns = rank.window.begin_ns;
+      bucket.ready_at_best_ns =
+          bucket.ready_ns - activities.within_ns(rank.rank,
+                                                 &Activity::exposed,
+                                                 {begin_ns, begin_ns + bucket.ready_ns});
     }
   }
   return buckets;
@@ -134,7 +156,7 @@ std::map<std::uint32_t, BucketOnRank> measure(const RankStep& rank, const Activi
 struct BucketSeries {
   Collective collective = Collective::kNone;
   std::int64_t bytes = 0;
-  Series ready, launched, started, ended, exposed, transfer;
+  Series ready, ready_at_best, launched, started, ended, exposed, transfer;
   std::array<std::size_t, 4> reasons{};  // times each WaitedFor was it
 };
 
@@ -158,6 +180,7 @@ void add_step(const Step& step,
       sum.latest.collective = bucket.collective;
       sum.latest.bytes = std::max(sum.latest.bytes, bucket.bytes);
       sum.latest.ready_ns = std::max(sum.latest.ready_ns, bucket.ready_ns);
+      sum.latest.ready_at_best_ns = std::max(sum.latest.ready_at_best_ns, bucket.ready_at_best_ns);
       sum.latest.launched_ns = std::max(sum.latest.launched_ns, bucket.launched_ns);
       sum.latest.started_ns = std::max(sum.latest.started_ns, bucket.started_ns);
       sum.latest.ended_ns = std::max(sum.latest.ended_ns, bucket.ended_ns);
@@ -171,6 +194,7 @@ void add_step(const Step& step,
     bucket.collective = sum.latest.collective;
     bucket.bytes = std::max(bucket.bytes, sum.latest.bytes);
     bucket.ready.push_back(static_cast<double>(sum.latest.ready_ns));
+    bucket.ready_at_best.push_back(static_cast<double>(sum.latest.ready_at_best_ns));
     bucket.launched.push_back(static_cast<double>(sum.latest.launched_ns));
     bucket.started.push_back(static_cast<double>(sum.latest.started_ns));
     bucket.ended.push_back(static_cast<double>(sum.latest.ended_ns));
@@ -181,14 +205,13 @@ void add_step(const Step& step,
 
 }  // namespace
 
-std::vector<BucketSummary> summarize_buckets(const std::vector<Step>& steps,
-                                             const Activities& activities) {
+Buckets summarize_buckets(const std::vector<Step>& steps, const Activities& activities) {
   std::map<std::uint32_t, BucketSeries> series;
   for (const Step& step : steps) {
     add_step(step, activities, series);
   }
-  std::vector<BucketSummary> buckets;
-  buckets.reserve(series.size());
+  Buckets buckets;
+  buckets.summaries.reserve(series.size());
   for (const auto& [id, bucket] : series) {
     BucketSummary summary;
     summary.bucket = id;
@@ -203,7 +226,8 @@ std::vector<BucketSummary> summarize_buckets(const std::vector<Step>& steps,
     const auto most = std::max_element(bucket.reasons.begin() + 1, bucket.reasons.end());
     summary.waited_for =
         *most == 0 ? WaitedFor::kUnknown : static_cast<WaitedFor>(most - bucket.reasons.begin());
-    buckets.push_back(summary);
+    buckets.summaries.push_back(summary);
+    buckets.ready_at_best.push_back(median_of(bucket.ready_at_best));
   }
   return buckets;
 }

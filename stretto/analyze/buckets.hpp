@@ -10,8 +10,14 @@
 /// Private to analyze/: not installed.
 namespace stretto::detail {
 
-/// What happened to each bucket, in order of its number.
-[[nodiscard]] std::vector<BucketSummary> summarize_buckets(const std::vector<Step>& steps,
-                                                           const Activities& activities);
+struct Buckets {
+  std::vector<BucketSummary> summaries;  ///< In order of their numbers.
+  /// The least that `ready` of each could be: without the exposed communication before it, which
+  /// another schedule might hide. The step's begin where a trace does not say when it was ready.
+  std::vector<Seconds> ready_at_best;
+};
+
+[[nodiscard]] Buckets summarize_buckets(const std::vector<Step>& steps,
+                                        const Activities& activities);
 
 }  // namespace stretto::detail

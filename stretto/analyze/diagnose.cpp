@@ -32,6 +32,7 @@ constexpr double kFatLast = 0.25;         // of the bytes in the last bucket
 constexpr double kFatLastExposed = 0.50;  // of the exposed time is the last bucket's
 constexpr double kOneStream = 0.10;       // of the communication time on a stream that computes
 constexpr double kSlowed = 1.10;          // kernels beside communication against alone
+constexpr double kSlowedMuch = 0.01;      // of the compute is what slowed kernels take longer
 constexpr double kUneven = 2.0;           // p90 against median of same-size transfers
 constexpr double kGroupsUneven = 1.5;     // bus bandwidth of same-size calls of two groups
 constexpr double kCopies = 0.02;          // of the step copies buckets
@@ -61,6 +62,9 @@ class Doctor {
       for (const DeviceTotals& device : all_.devices) {
         communication_ += static_cast<double>(device.communication_ns) / 1e9;
       }
+      for (const HostTotals& host : all_.hosts) {
+        communication_ += all_.host_only ? static_cast<double>(host.communication_ns) / 1e9 : 0.0;
+      }
       if (all_.summary) {
         look_at_share(*all_.summary);
         look_at_schedule(*all_.summary);
@@ -72,6 +76,7 @@ class Doctor {
       look_at_streams();
       look_at_slowdown();
       look_at_spread();
+      make_notes_of_what_explains_little();
     }
     look_at_bucket_copies();
     look_at_unknown_streams();
@@ -82,6 +87,38 @@ class Doctor {
 
  private:
   void say(Diagnosis diagnosis) { all_.diagnoses.push_back(std::move(diagnosis)); }
+
+  [[nodiscard]] bool said(std::string_view id) const {
+    return std::any_of(all_.diagnoses.begin(),
+                       all_.diagnoses.end(),
+                       [&](const Diagnosis& diagnosis) { return diagnosis.id == id; });
+  }
+
+  /// What makes communication slow is no cause of anything where next to none is exposed.
+  void make_notes_of_what_explains_little() {
+    if (!all_.summary || all_.summary->exposed / all_.summary->step >= kLittleExposed) {
+      return;
+    }
+    for (Diagnosis& diagnosis : all_.diagnoses) {
+      for (const std::string_view id :
+           {"latency_bound", "straggler", "uneven_collectives", "slow_group"}) {
+        if (diagnosis.id == id) {
+          diagnosis.weight = Weight::kNote;
+        }
+      }
+    }
+  }
+
+  /// Of the recording, the part in which devices do nothing but copy.
+  [[nodiscard]] double copying() const {
+    double copies = 0.0;
+    double span = 0.0;
+    for (const DeviceTotals& device : all_.devices) {
+      copies += static_cast<double>(device.exposed_copies_ns);
+      span += static_cast<double>(device.span_ns);
+    }
+    return span > 0.0 ? copies / span : 0.0;
+  }
 
   void look_at_share(const Summary& s) {
     const double exposed = s.exposed / s.step;
@@ -118,12 +155,12 @@ class Doctor {
            "do "
            "not"});
     }
-    if (idle > kHostBound && !all_.host_only) {
+    if (idle - copying() > kHostBound && !all_.host_only) {
       say({"host_bound",
            exposed > kMuchExposed ? Weight::kCause : Weight::kFirst,
            "The device does nothing for a good part of the step: it waits for its host or for data",
            evidence,
-           fmt::format("neither compute nor communication above {} of the step",
+           fmt::format("neither compute nor communication nor copies above {} of the step",
                        percent(kHostBound)),
            "Look at the data loader, synchronising calls (.item(), .cpu(), print of a loss) and "
            "the "
@@ -135,21 +172,24 @@ class Doctor {
     if (s.exposed / s.step < kLittleExposed) {
       return;
     }
-    std::map<WaitedFor, double> exposed;
+    double saved = 0.0;
     double sum = 0.0;
     for (const BucketSummary& bucket : s.buckets) {
-      exposed[bucket.waited_for] += bucket.exposed.count();
+      if (bucket.waited_for == WaitedFor::kLaunch) {
+        // Launched that much earlier, it would end that much earlier at most.
+        saved += std::min(bucket.exposed, bucket.launched - bucket.ready).count();
+      }
       sum += bucket.exposed.count();
     }
     if (sum <= 0.0) {
       return;
     }
-    if (const double late = exposed[WaitedFor::kLaunch] / sum; late > 0.5) {
+    if (const double late = std::max(0.0, saved) / sum; late > 0.5) {
       say({"late_launch",
            Weight::kCause,
-           "Most exposed communication was handed over late: its gradients were ready before",
-           fmt::format("{} of the exposed time is of collectives that began when the host launched "
-                       "them",
+           "Most exposed communication was handed over late: what it sends was ready before",
+           fmt::format("{} of the exposed time is as long as its collectives, which began when the "
+                       "host launched them, could have begun earlier",
                        percent(late)),
            "more than half of the exposed time",
            "The host runs behind, or launches only after backward: use DDP's or FSDP's own hooks "
@@ -247,6 +287,10 @@ class Doctor {
     std::int64_t small = 0;
     std::int64_t all = 0;
     for (const CollectiveSummary& kind : all_.collectives.kinds) {
+      // A host's row may end when the collective is only handed over, and a barrier has no size.
+      if (kind.collective == Collective::kBarrier || (all_.host_only && kind.bytes == Bytes(0))) {
+        continue;
+      }
       all += kind.count;
       const bool is_small =
           kind.bytes > Bytes(0) ? kind.bytes.count() < kSmallBytes : kind.duration_median < kShort;
@@ -280,6 +324,7 @@ class Doctor {
     const bool gathers = kinds[Collective::kAllGather].first > 0;
     const bool scatters = kinds[Collective::kReduceScatter].first > 0;
     const bool all_to_all = kinds[Collective::kAllToAll].first > 0;
+    const bool sends = kinds[Collective::kSendRecv].first > 0;
     if (!gathers && !scatters && kinds[Collective::kAllReduce].first == 0) {
       return;
     }
@@ -293,17 +338,29 @@ class Doctor {
                                 format(Seconds(numbers.second)));
       }
     }
+    double sum = 0.0;
+    for (const auto& [collective, numbers] : kinds) {
+      sum += numbers.second;
+    }
+    if (sum > s.exposed.count()) {
+      evidence += fmt::format("; {} in all, for some run at once or vary", format(s.exposed));
+    }
     say({"pattern",
          Weight::kNote,
          gathers && scatters
-             ? "Parameters are sharded (FSDP, ZeRO-3, or ZeRO-1 with its two halves)"
-         : scatters   ? "Gradients are sharded (reduce_scatter without all_gather in the step)"
-         : gathers    ? "Parameters are gathered; gradients are not scattered"
-         : all_to_all ? "Data parallel (all_reduce) beside all_to_all (experts or embeddings)"
-                      : "Data parallel: gradients are all-reduced (DDP)",
+             ? "It gathers and scatters, as where parameters are sharded (FSDP, ZeRO-3, or ZeRO-1 "
+               "with its two halves)"
+         : scatters   ? "It scatters what it reduces, as where gradients are sharded, and gathers "
+                        "nothing in the step"
+         : gathers    ? "It gathers but does not scatter: parameters, or results that all want"
+         : all_to_all ? "It all-reduces, as data parallel training (DDP) does, beside all_to_all "
+                        "(experts or embeddings)"
+         : sends      ? "It all-reduces, as data parallel training (DDP) does, beside send_recv "
+                        "(pipeline stages, or all_to_all: NCCL has one kernel for both)"
+                      : "It all-reduces, as data parallel (DDP) and tensor parallel programs do",
          evidence,
          "which collectives a step has",
-         gathers && kinds[Collective::kAllGather].second > 0.5 * s.exposed.count()
+         gathers && scatters && kinds[Collective::kAllGather].second > 0.5 * s.exposed.count()
              ? "Prefetch the next module's all_gather earlier (FSDP2: "
                "set_modules_to_forward_prefetch, "
                "set_modules_to_backward_prefetch)"
@@ -391,19 +448,32 @@ class Doctor {
     if (!all_.slowdown || all_.slowdown->factor < kSlowed) {
       return;
     }
+    double compute = 0.0;
+    for (const DeviceTotals& device : all_.devices) {
+      compute += static_cast<double>(device.compute_ns) / 1e9;
+    }
+    compute /= static_cast<double>(std::max<std::size_t>(1, all_.devices.size()));
+    if (all_.slowdown->extra.count() < kSlowedMuch * compute) {
+      return;
+    }
     say({"slowed_compute",
          Weight::kCause,
          "Compute runs slower beside communication: hiding it is not free",
-         fmt::format("{} kernels take {:.2f} times as long beside it; {} in all per device",
+         fmt::format("{} {} {:.2f} times as long beside it; {} in all per device",
                      all_.slowdown->kernels,
+                     all_.slowdown->kernels == 1 ? "kernel takes" : "kernels take",
                      all_.slowdown->factor,
                      format(all_.slowdown->extra)),
-         fmt::format("factor above {:.2f}", kSlowed),
+         fmt::format("factor above {:.2f}, and {} of the compute", kSlowed, percent(kSlowedMuch)),
          "Fewer SMs for communication (NCCL_MAX_NCHANNELS / NCCL_MAX_CTAS), or fewer bytes"});
   }
 
   void look_at_spread() {
     for (const CollectiveSummary& kind : all_.collectives.kinds) {
+      // Without a size they need not be the same, and late ranks explain it already.
+      if (kind.bytes == Bytes(0) || said("straggler")) {
+        continue;
+      }
       if (kind.count >= 10 && kind.duration_median.count() > 0.0 &&
           kind.duration_p90 > kUneven * kind.duration_median) {
         say({"uneven_collectives",
@@ -411,14 +481,14 @@ class Doctor {
              fmt::format("The same {} takes very different times", to_string(kind.collective)),
              fmt::format("{} calls of {}: median {}, p90 {}, longest {}",
                          kind.count,
-                         kind.bytes > Bytes(0) ? format(kind.bytes) : "unknown size",
+                         format(kind.bytes),
                          format(kind.duration_median),
                          format(kind.duration_p90),
                          format(kind.duration_most)),
              fmt::format("p90 above {:.0f} times the median", kUneven),
              all_.collectives.matched > 0
-                 ? "If straggler is not said too, the network is congested: compare with stretto "
-                   "analyze --per collective over the recording"
+                 ? "Ranks are hardly late, so that others may share the network: compare with "
+                   "another recording"
                  : "Give the traces of all ranks: they tell waiting for late ranks from a slow "
                    "network"});
         break;  // the longest kind stands for the others

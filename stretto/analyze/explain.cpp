@@ -2,9 +2,13 @@
 #include "stretto/analyze/explain.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <utility>
 
+#include "stretto/analyze/activity.hpp"
+#include "stretto/analyze/buckets.hpp"
 #include "stretto/analyze/diagnose.hpp"
+#include "stretto/analyze/steps.hpp"
 #include "stretto/base/error.hpp"
 
 namespace stretto {
@@ -85,17 +89,22 @@ Explanation explain(const Timeline& timeline, const AnalyzeOptions& options) {
 StepProfile step_profile_of_trace(const Timeline& timeline) {
   AnalyzeOptions options;
   const Summary summary = analyze(timeline, options);
+  const detail::Activities activities(timeline);
+  const std::vector<Seconds> ready_at_best =
+      detail::summarize_buckets(detail::whole_steps(timeline, activities), activities)
+          .ready_at_best;
   StepProfile profile;
   profile.model = timeline.source;
   profile.basis = Basis::kMeasured;
   profile.assumptions = "from a trace: median of " + std::to_string(summary.steps) +
-                        " steps; its collectives stand for the gradients they carried";
+                        " steps; its collectives stand for the gradients they carried, as fp32";
   profile.beside_communication = summary.exposed < summary.communication;
-  for (const BucketSummary& bucket : summary.buckets) {
+  for (std::size_t i = 0; i < summary.buckets.size(); ++i) {
+    const BucketSummary& bucket = summary.buckets[i];
     if (is_gradient_exchange(bucket)) {
       const std::int64_t elements = (bucket.bytes.count() + 3) / 4;
       profile.tensors.push_back(
-          {"bucket " + std::to_string(bucket.bucket), DType::kF32, {elements}, bucket.ready});
+          {"bucket " + std::to_string(bucket.bucket), DType::kF32, {elements}, ready_at_best[i]});
     }
   }
   if (profile.tensors.empty()) {

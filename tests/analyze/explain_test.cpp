@@ -155,6 +155,61 @@ TEST(Explain, TheBoundIsThatOfTheFittedCosts) {
   EXPECT_NEAR(explanation.least_exposed()->count(), 100 * kUs, 1e-9);
 }
 
+/// Every gradient is all-reduced before the next is computed: 100 us compute, 100 us exposed.
+KinetoText in_line(const std::string& metadata_of_each) {
+  KinetoText trace;
+  int id = 1;
+  for (int step = 0; step < 3; ++step) {
+    const std::int64_t at = 10'000 + 1000 * step;
+    trace.annotation("ProfilerStep#" + std::to_string(step), at - 500, 990);
+    for (int layer = 0; layer < 5; ++layer) {
+      trace.launch(at - 400 + 10 * layer, 2, 1, id);
+      trace.kernel("backward", at + 200 * layer, 100, 7, id++);
+      trace.launch(at - 395 + 10 * layer, 2, 1, id);
+      trace.kernel(kAllReduce, at + 200 * layer + 100, 100, 7, id++, metadata_of_each);
+    }
+  }
+  return trace;
+}
+
+TEST(Explain, WhatWaitedForCommunicationCouldHaveBeenReadyBefore) {
+  // 1 MB in 100 us each; five of them, ready at best at 100, 200, ... 500.
+  AnalyzeOptions options;
+  options.cost = ExchangeCost{Seconds(0), 100e-6 / 1e6};
+  const Trace trace = read_trace_text(in_line(metadata(250'000, 2)).text(), "rank0.json");
+  const Explanation explanation = explain(trace.timeline, options);
+  ASSERT_TRUE(explanation.summary->bound);
+  EXPECT_NEAR(explanation.summary->step.count(), 1000 * kUs, 1e-12);
+  EXPECT_NEAR(explanation.summary->buckets[4].ready.count(), 900 * kUs, 1e-12) << "as it was";
+  EXPECT_NEAR(explanation.summary->bound->count(), 600 * kUs, 1e-12);
+  EXPECT_NEAR(explanation.least_exposed()->count(), 100 * kUs, 1e-12);
+  const StepProfile profile = step_profile_of_trace(trace.timeline);
+  EXPECT_NEAR(profile.tensors[4].ready.count(), 500 * kUs, 1e-12);
+  EXPECT_NEAR(profile.compute_end.count(), 500 * kUs, 1e-12);
+}
+
+TEST(Explain, NoBoundWhereSizesAreNotRecorded) {
+  AnalyzeOptions options;
+  options.cost = ExchangeCost{Seconds(0), 1e-9};
+  const Explanation explanation =
+      explain(read_trace_text(in_line("").text(), "rank0.json").timeline, options);
+  EXPECT_FALSE(explanation.summary->bound);
+  EXPECT_FALSE(explanation.least_exposed());
+}
+
+TEST(Explain, ABucketOfTwoDevicesIsHiddenByEachItsOwn) {
+  KinetoText trace;
+  const std::string first = R"(, "device": 0)";
+  const std::string second = R"(, "device": 1)";
+  trace.kernel("gemm", 0, 10, 7, 1, first).kernel(kAllReduce, 10, 10, 20, 2, first);
+  trace.kernel("gemm", 0, 30, 7, 3, second).kernel(kAllReduce, 15, 10, 20, 4, second);
+  const Explanation explanation = explain(read_trace_text(trace.text(), "t.json").timeline);
+  ASSERT_EQ(explanation.devices.size(), 2U);
+  ASSERT_EQ(explanation.summary->buckets.size(), 1U);
+  EXPECT_NEAR(explanation.summary->buckets[0].exposed.count(), 5 * kUs, 1e-12);
+  EXPECT_NEAR(explanation.summary->exposed.count(), 5 * kUs, 1e-12);
+}
+
 TEST(Explain, ClocksThatDisagreeAreBroughtTogether) {
   Trace trace = two_ranks(0);
   for (Record& record : trace.timeline.records) {
@@ -207,6 +262,31 @@ TEST(Diagnoses, AStragglerIsNamed) {
   EXPECT_EQ(find(explain(two_ranks(0).timeline), "straggler"), nullptr);
 }
 
+TEST(Diagnoses, AStragglerIsNamedWithoutDevicesToo) {
+  Timeline timeline = two_ranks(200).timeline;
+  std::erase_if(timeline.records, [](const Record& record) {
+    return record.kind != RecordKind::kStep && record.kind != RecordKind::kCommunication;
+  });
+  for (Record& record : timeline.records) {
+    if (record.kind == RecordKind::kCommunication) {
+      record.lane = Lane::kHost;
+      record.device = kNoId;
+    }
+  }
+  const Explanation explanation = explain(timeline);
+  ASSERT_TRUE(explanation.host_only);
+  EXPECT_NE(find(explanation, "straggler"), nullptr);
+}
+
+TEST(Diagnoses, PatternsAddUpToTheExposedTime) {
+  KinetoText trace;
+  trace.kernel(kAllReduce, 0, 100, 20, 1).kernel(kAllReduce, 0, 100, 21, 2);
+  const Explanation explanation = explain(read_trace_text(trace.text(), "t.json").timeline);
+  ASSERT_NE(find(explanation, "pattern"), nullptr);
+  const std::string& evidence = find(explanation, "pattern")->evidence;
+  EXPECT_NE(evidence.find("exposed 200.0 us; 100.0 us in all"), std::string::npos) << evidence;
+}
+
 TEST(Diagnoses, ShareOfTheStep) {
   const Explanation explanation = explain(two_ranks(0).timeline);  // 300 of 1000 us: not above
   EXPECT_EQ(find(explanation, "communication_share"), nullptr);
@@ -255,6 +335,92 @@ TEST(Diagnoses, ComputeThatRunsSlowerBesideCommunication) {
   EXPECT_NEAR(slowed.slowdown->extra.count(), 6 * 50 * kUs, 1e-12);
   EXPECT_NE(find(slowed, "slowed_compute"), nullptr);
   EXPECT_EQ(find(trace_of(105), "slowed_compute"), nullptr);
+}
+
+TEST(Diagnoses, SlowedKernelsThatHardlyCountAreNotNamed) {
+  KinetoText trace;
+  const std::string shape = R"(, "grid": [64, 1, 1])";
+  trace.kernel("all else", 100'000, 90'000, 7, 99);
+  for (int i = 0; i < 6; ++i) {
+    trace.kernel("gemm", 1000 * i, 100, 7, 2 * i + 1, shape);
+    trace.kernel("gemm", 1000 * i + 500, 150, 7, 2 * i + 2, shape);
+    trace.kernel(kAllReduce, 1000 * i + 450, 400, 20, 100 + i);
+  }
+  const Explanation explanation = explain(read_trace_text(trace.text(), "t.json").timeline);
+  ASSERT_TRUE(explanation.slowdown);
+  EXPECT_EQ(find(explanation, "slowed_compute"), nullptr) << "300 us of 91.5 ms";
+}
+
+/// 12 all_reduces of 100 us and 12 of 400, all in the open, then some compute.
+KinetoText uneven(const std::string& more, std::int64_t compute) {
+  KinetoText trace;
+  trace.kernel("gemm", 12'000, compute, 7, 99);
+  for (int i = 0; i < 24; ++i) {
+    trace.kernel(kAllReduce, 500 * i, i % 6 == 0 ? 400 : 100, 20, i + 1, more);
+  }
+  return trace;
+}
+
+TEST(Diagnoses, OnlyCollectivesOfOneSizeCanBeUneven) {
+  const Explanation sized =
+      explain(read_trace_text(uneven(metadata(1'000'000, 2), 1000).text(), "t.json").timeline);
+  ASSERT_NE(find(sized, "uneven_collectives"), nullptr);
+  EXPECT_EQ(find(sized, "uneven_collectives")->weight, Diagnosis::Weight::kCause);
+  const Explanation unsized = explain(read_trace_text(uneven("", 1000).text(), "t.json").timeline);
+  EXPECT_EQ(find(unsized, "uneven_collectives"), nullptr);
+}
+
+TEST(Diagnoses, WhatExplainsLittleIsANote) {
+  const Explanation explanation =
+      explain(read_trace_text(uneven(metadata(1'000'000, 2), 1'000'000).text(), "t.json").timeline);
+  ASSERT_NE(find(explanation, "uneven_collectives"), nullptr);
+  EXPECT_EQ(find(explanation, "uneven_collectives")->weight, Diagnosis::Weight::kNote);
+}
+
+TEST(Diagnoses, CopiesAreNotIdleness) {
+  const auto trace_of = [](const char* category) {
+    KinetoText trace;
+    trace.kernel("gemm", 0, 50, 7, 1).kernel(kAllReduce, 50, 5, 20, 2);
+    trace.slice(category, "Memcpy HtoD", "55", "40", "7", R"("device": 0, "stream": 7)");
+    trace.kernel("gemm", 95, 5, 7, 3);
+    return explain(read_trace_text(trace.text(), "t.json").timeline);
+  };
+  EXPECT_EQ(find(trace_of("gpu_memcpy"), "host_bound"), nullptr);
+  EXPECT_NE(find(trace_of("cpu_op"), "host_bound"), nullptr);
+}
+
+/// A step of 1000 us in which a collective of 300 us is ready at 100, and launched at `launch`.
+Explanation launched_at(std::int64_t launch) {
+  KinetoText trace;
+  for (int step = 0; step < 3; ++step) {
+    const std::int64_t at = 10'000 + 1000 * step;
+    trace.annotation("ProfilerStep#" + std::to_string(step), at - 50, 990);
+    trace.launch(at - 40, 2, 1, 10 * step + 1);
+    trace.kernel("gemm", at, 100, 7, 10 * step + 1);
+    trace.launch(at + launch, 2, 1, 10 * step + 2);
+    trace.kernel(kAllReduce, at + launch + 5, 300, 20, 10 * step + 2);
+    trace.launch(at + launch + 10, 2, 1, 10 * step + 3);
+    trace.kernel("optimizer", at + 900, 90, 7, 10 * step + 3);
+  }
+  return explain(read_trace_text(trace.text(), "t.json").timeline);
+}
+
+TEST(Diagnoses, ALateLaunchIsOneThatCostsMuch) {
+  EXPECT_NE(find(launched_at(500), "late_launch"), nullptr);
+  const Explanation soon = launched_at(110);
+  EXPECT_EQ(soon.summary->buckets[0].waited_for, WaitedFor::kLaunch);
+  EXPECT_EQ(find(soon, "late_launch"), nullptr) << "10 of 300 us";
+}
+
+TEST(Diagnoses, HostRowsThatOnlyHandOverAreNotSmallCollectives) {
+  KinetoText trace;
+  for (int i = 0; i < 30; ++i) {
+    trace.slice("cpu_op", "nccl:all_reduce", std::to_string(100 * i), "11", "1");
+  }
+  const Explanation explanation = explain(read_trace_text(trace.text(), "t.json").timeline);
+  ASSERT_TRUE(explanation.host_only);
+  ASSERT_TRUE(explanation.has_communication());
+  EXPECT_EQ(find(explanation, "latency_bound"), nullptr);
 }
 
 TEST(Diagnoses, AStreamOfNothingButOneKernelIsAskedAbout) {
