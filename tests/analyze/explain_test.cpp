@@ -228,6 +228,72 @@ TEST(Explain, ClocksThatDisagreeAreBroughtTogether) {
   EXPECT_TRUE(align_clocks(trace.timeline).empty());
 }
 
+/// Ten collectives of two ranks in a group of their own, by each rank's clock.
+void add_group(Timeline& timeline,
+               const char* name,
+               std::pair<std::uint32_t, std::int64_t> one,
+               std::pair<std::uint32_t, std::int64_t> other) {
+  CollectiveCall call;
+  call.group = timeline.name_id(name);
+  call.members = timeline.name_id("");
+  call.group_size = 2;
+  timeline.calls.push_back(call);
+  for (int i = 0; i < 10; ++i) {
+    for (const auto& [rank, clock_ns] : {one, other}) {
+      Record record;
+      record.kind = RecordKind::kCommunication;
+      record.lane = Lane::kCommunication;
+      record.collective = Collective::kAllReduce;
+      record.name = call.group;
+      record.rank = rank;
+      record.device = rank;
+      record.call = static_cast<std::uint32_t>(timeline.calls.size() - 1);
+      record.begin_ns = 1'000'000 * i + clock_ns;
+      record.end_ns = record.begin_ns + 1000;
+      timeline.records.push_back(record);
+    }
+  }
+}
+
+TEST(Explain, ClocksAreComparedOverRanksOfOtherGroups) {
+  constexpr std::int64_t kMs = 1'000'000;
+  Timeline timeline;
+  add_group(timeline, "a", {0, 0}, {1, 5 * kMs});
+  add_group(timeline, "b", {1, 5 * kMs}, {2, 8 * kMs});
+  add_group(timeline, "c", {6, 0}, {7, 2 * kMs});
+  timeline.clocks.push_back({2, 100, 0});
+  const std::vector<std::string> notes = align_clocks(timeline);
+  ASSERT_EQ(notes.size(), 4U);
+  EXPECT_NE(notes[1].find("rank 2 ends the same collectives 8.000 ms later than rank 0"),
+            std::string::npos)
+      << notes[1];
+  EXPECT_NE(notes[2].find("rank 6 has no collective with the ranks before it"), std::string::npos)
+      << notes[2];
+  for (const Record& record : timeline.records) {
+    EXPECT_EQ(record.begin_ns % kMs, 0) << record.rank;
+    EXPECT_LT(record.end_ns, 10 * kMs) << record.rank;
+  }
+  ASSERT_EQ(timeline.clocks.size(), 3U);
+  EXPECT_EQ(timeline.clocks[0].offset_ns, 100 - 8 * kMs) << "the one it had, moved on";
+}
+
+TEST(Explain, ManySizesAreFittedInTime) {
+  CollectiveReport report;
+  for (std::int64_t i = 1; i <= 20'000; ++i) {
+    CollectiveSummary kind;
+    kind.collective = Collective::kAllReduce;
+    kind.bytes = Bytes(1000 * i);
+    kind.matched = true;
+    kind.transfer = Seconds(1e-6 * static_cast<double>(10 + i));
+    report.kinds.push_back(kind);
+  }
+  const auto fitted = fit_exchange(report);
+  ASSERT_TRUE(fitted);
+  EXPECT_EQ(fitted->sizes, 20'000U);
+  EXPECT_NEAR(fitted->cost.latency.count(), 10 * kUs, 1e-9);
+  EXPECT_NEAR(fitted->cost.seconds_per_byte, 1e-9, 1e-13);
+}
+
 TEST(Explain, GroupsThatDoNotAgreeAreLeftAlone) {
   Trace trace = two_ranks(0);
   std::erase_if(trace.timeline.records, [](const Record& record) {
