@@ -49,8 +49,8 @@ Rows device_rows(const Explanation& explanation) {
                     seconds_of_ns(totals.span_ns),
                     seconds_of_ns(totals.compute_ns),
                     seconds_of_ns(totals.communication_ns),
-                    seconds_of_ns(totals.exposed_ns),
-                    seconds_of_ns(totals.hidden_ns),
+                    totals.communication_count > 0 ? seconds_of_ns(totals.exposed_ns) : "n/a",
+                    totals.communication_count > 0 ? seconds_of_ns(totals.hidden_ns) : "n/a",
                     seconds_of_ns(totals.exposed_copies_ns),
                     seconds_of_ns(totals.idle_ns)});
   }
@@ -239,9 +239,15 @@ std::string text_explanation(const Explanation& explanation) {
           percent(explanation.fitted->median_error));
     }
     if (!explanation.summary->bound) {
-      text +=
-          "bound: needs the cost of an exchange: the traces of all ranks, or --machine "
-          "RANKS@BANDWIDTH,LATENCY\n";
+      const auto& buckets = explanation.summary->buckets;
+      const bool sized = std::any_of(buckets.begin(), buckets.end(), [](const BucketSummary& b) {
+        return b.bytes > Bytes(0);
+      });
+      text += sized
+                  ? "bound: needs the cost of an exchange: the traces of all ranks, or --machine "
+                    "RANKS@BANDWIDTH,LATENCY\n"
+                  : "bound: needs the sizes of the exchanges, which are not in the trace (PyTorch "
+                    "2.1 and later record them)\n";
     }
     if (!explanation.summary->buckets.empty()) {
       section("per step, the most exposed:\n" + bucket_table(*explanation.summary));

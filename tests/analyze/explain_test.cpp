@@ -158,6 +158,7 @@ TEST(Explain, TheBoundIsThatOfTheFittedCosts) {
 /// Every gradient is all-reduced before the next is computed: 100 us compute, 100 us exposed.
 KinetoText in_line(const std::string& metadata_of_each) {
   KinetoText trace;
+  trace.member(R"("distributedInfo": {"backend": "nccl", "rank": 0, "world_size": 2})");
   int id = 1;
   for (int step = 0; step < 3; ++step) {
     const std::int64_t at = 10'000 + 1000 * step;
@@ -195,6 +196,19 @@ TEST(Explain, NoBoundWhereSizesAreNotRecorded) {
       explain(read_trace_text(in_line("").text(), "rank0.json").timeline, options);
   EXPECT_FALSE(explanation.summary->bound);
   EXPECT_FALSE(explanation.least_exposed());
+}
+
+TEST(Explain, AMachineThatIsSlowerThanTheRecordingIsSaid) {
+  AnalyzeOptions options;
+  options.machine = machine_from_spec("2@1kB/s,1s");
+  const Trace trace = read_trace_text(in_line(metadata(250'000, 2)).text(), "rank0.json");
+  const Explanation slow = explain(trace.timeline, options);
+  ASSERT_EQ(slow.notes.size(), 1U);
+  EXPECT_NE(slow.notes[0].find("cannot be quicker than the step that was recorded"),
+            std::string::npos)
+      << slow.notes[0];
+  options.machine = machine_from_spec("2@100GB/s,1us");
+  EXPECT_TRUE(explain(trace.timeline, options).notes.empty());
 }
 
 TEST(Explain, ABucketOfTwoDevicesIsHiddenByEachItsOwn) {
