@@ -314,6 +314,8 @@ class Analyze(CliTest):
                 done = stretto("convert", self.traces, "-o", out)
                 self.assertEqual(0, done.returncode, done.stderr)
                 self.assertGreater(out.stat().st_size, 100)
+        picture = self.error(stretto("analyze", self.directory / "out.trace.json", "--json"), 2)
+        self.assertIn("a picture is no trace", picture["message"])
         again = self.result(stretto("analyze", self.directory / "out.timeline.json", "--json"))
         self.assertAlmostEqual(1e-4, again["summary"]["exposed_s"])
         replayed = stretto("replay", self.directory / "out.profile.json", "-n", "2", "--steps", "1", "--json")
