@@ -291,6 +291,21 @@ TEST(Explain, ClocksAreComparedOverRanksOfOtherGroups) {
   EXPECT_EQ(timeline.clocks[0].offset_ns, 100 - 8 * kMs) << "the one it had, moved on";
 }
 
+TEST(Explain, OneRankTwiceIsNoMatch) {
+  Timeline timeline;
+  add_group(timeline, "a", {0, 0}, {1, 0});
+  timeline.records.resize(3);
+  timeline.records[1].rank = 0;  // 0, 0: the same number twice
+  timeline.records[2].rank = 1;  // another number
+  timeline.calls[0].sequence = 5;
+  timeline.calls.push_back(timeline.calls[0]);
+  timeline.calls[1].sequence = 6;
+  timeline.records[2].call = 1;
+  const CollectiveReport report = report_collectives(timeline);
+  EXPECT_EQ(report.matched, 0);
+  EXPECT_EQ(report.unmatched, 2);
+}
+
 TEST(Explain, ManySizesAreFittedInTime) {
   CollectiveReport report;
   for (std::int64_t i = 1; i <= 20'000; ++i) {
