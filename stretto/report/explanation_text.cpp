@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -182,7 +183,17 @@ Rows bucket_rows(const Summary& summary) {
 
 std::string verdict(const Explanation& explanation) {
   if (!explanation.has_communication()) {
-    return "no communication found: exposed communication is not defined (n/a), not zero";
+    std::int64_t rows = 0;
+    for (const HostTotals& host : explanation.hosts) {
+      rows += host.communication_count;
+    }
+    return fmt::format(
+        "no communication found{}: exposed communication is not defined (n/a), not "
+        "zero",
+        rows == 0 ? std::string()
+                  : fmt::format(" on devices, though the host called for it {} {}",
+                                rows,
+                                rows == 1 ? "time" : "times"));
   }
   if (!explanation.summary) {
     std::int64_t exposed_ns = 0;

@@ -279,6 +279,14 @@ class Analyze(CliTest):
         named = self.result(stretto("analyze", path, "--json", "--comm-regex", "^relu$"))
         self.assertAlmostEqual(1e-4, named["summary"]["exposed_s"])
 
+    def test_communication_of_the_host_alone_is_said(self):
+        path = self.directory / "host.json"
+        trace = kineto(world_size=1, names=("relu",))
+        trace["traceEvents"].append({"ph": "X", "cat": "cpu_op", "name": "nccl:all_reduce", "pid": 9, "tid": 1,
+                                     "ts": 1, "dur": 5, "args": {}})
+        path.write_text(json.dumps(trace).replace("Collective name", "x"))
+        self.assertIn("though the host called for it 1 time:", stretto("analyze", path).stdout)
+
     def test_broken_traces_are_exit_3_unless_salvaged(self):
         path = self.directory / "cut.json"
         path.write_text(json.dumps(kineto())[:-900])
