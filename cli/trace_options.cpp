@@ -88,6 +88,12 @@ Trace TraceOptions::read(bool quiet) const {
       return 0;
     });
   }
+  if (!step_regex.empty()) {
+    from_flag("--step-regex", [&] {
+      CommunicationRules().add_expression(step_regex);  // the same syntax
+      return 0;
+    });
+  }
   if (!comm_rules.empty()) {
     options.rules.add_file(read_file(comm_rules, "--comm-rules"), comm_rules);
   }
@@ -117,11 +123,13 @@ std::string warnings_of(const Trace& trace) {
       text += fmt::format("warning: {}: {}\n", file.path, what);
     };
     if (file.fault) {
-      warn(fmt::format("broken at byte {} ({}); {} of its events were lost, {} whole ones are used",
-                       file.fault->offset,
-                       file.fault->what,
-                       file.lost,
-                       file.events));
+      warn(
+          fmt::format("broken at byte {} ({}); at least {} of its events were lost, {} whole ones "
+                      "are used: rows that came after, those of devices perhaps, are in no number",
+                      file.fault->offset,
+                      file.fault->what,
+                      file.lost,
+                      file.events));
     }
     for (const std::string& note : file.notes) {
       warn(note);

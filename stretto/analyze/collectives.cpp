@@ -154,21 +154,30 @@ CollectiveReport report_collectives(const Timeline& timeline) {
   return report;
 }
 
-std::vector<std::string> align_clocks(Timeline& timeline) {
-  constexpr double kLeastNs = 100e3;
-  const detail::Matching matching = detail::match_collectives(timeline);
-  std::map<std::uint32_t, std::vector<double>> differences_ns;
-  for (const MatchedCall& call : matching.calls) {
+namespace {
+
+/// How much later `rank` ends the same collectives than another by its clock.
+struct Difference {
+  std::uint32_t rank = 0;
+  double offset_ns = 0.0;
+  double residual_ns = 0.0;
+  std::size_t collectives = 0;
+};
+
+/// Of each rank to all with which it has collectives.
+std::map<std::uint32_t, std::vector<Difference>> clock_differences(const Timeline& timeline) {
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::vector<double>> differences_ns;
+  for (const MatchedCall& call : detail::match_collectives(timeline).calls) {
     const Record* first = call.records.front();
     for (const Record* record : call.records) {
       if (record->rank != first->rank) {
-        differences_ns[record->rank].push_back(static_cast<double>(record->end_ns - first->end_ns));
+        differences_ns[{first->rank, record->rank}].push_back(
+            static_cast<double>(record->end_ns - first->end_ns));
       }
     }
   }
-  std::vector<std::string> notes;
-  std::unordered_map<std::uint32_t, std::int64_t> shift_ns;
-  for (const auto& [rank, values] : differences_ns) {
+  std::map<std::uint32_t, std::vector<Difference>> differences;
+  for (const auto& [pair, values] : differences_ns) {
     const double offset_ns = median(values);
     std::vector<double> deviations;
     deviations.reserve(values.size());
@@ -176,17 +185,75 @@ std::vector<std::string> align_clocks(Timeline& timeline) {
       deviations.push_back(std::abs(value - offset_ns));
     }
     const double residual_ns = median(std::move(deviations));
-    RankClock clock{rank, 0, std::llround(residual_ns)};
-    if (std::abs(offset_ns) > std::max(kLeastNs, 3.0 * residual_ns)) {
-      clock.offset_ns = -std::llround(offset_ns);
-      shift_ns[rank] = clock.offset_ns;
-      notes.push_back(
-          "rank " + std::to_string(rank) + " ends the same collectives " +
-          format(from_ns(std::abs(offset_ns))) + (offset_ns > 0 ? " later" : " earlier") +
-          " than the first rank by its clock: shifted (from " + std::to_string(values.size()) +
-          " collectives, residual " + format(from_ns(residual_ns)) + ")");
+    differences[pair.first].push_back({pair.second, offset_ns, residual_ns, values.size()});
+    differences[pair.second].push_back({pair.first, -offset_ns, residual_ns, values.size()});
+  }
+  return differences;
+}
+
+/// Where the timeline has a clock of the rank already (of a live run), its shift is added to that.
+void set_clock(Timeline& timeline, const RankClock& clock) {
+  for (RankClock& known : timeline.clocks) {
+    if (known.rank == clock.rank) {
+      known.offset_ns += clock.offset_ns;
+      known.residual_ns = clock.residual_ns;
+      return;
     }
-    timeline.clocks.push_back(clock);
+  }
+  timeline.clocks.push_back(clock);
+}
+
+}  // namespace
+
+std::vector<std::string> align_clocks(Timeline& timeline) {
+  constexpr double kLeastNs = 100e3;
+  const auto differences = clock_differences(timeline);
+  std::vector<std::string> notes;
+  std::unordered_map<std::uint32_t, std::int64_t> shift_ns;
+  std::map<std::uint32_t, Difference> reached;  // against the first rank of those that are linked
+  for (const auto& [root, unused] : differences) {
+    if (reached.contains(root)) {
+      continue;
+    }
+    if (!reached.empty()) {
+      notes.push_back("rank " + std::to_string(root) +
+                      " has no collective with the ranks before it that are here: its clock is "
+                      "not compared with theirs");
+    }
+    // Ranks of other groups are reached over those that share one with them, fewest steps first.
+    reached[root] = {root, 0.0, 0.0, 0};
+    std::vector<std::uint32_t> queue = {root};
+    for (std::size_t i = 0; i < queue.size(); ++i) {
+      const Difference here = reached[queue[i]];
+      for (const Difference& next : differences.at(queue[i])) {
+        if (!reached.contains(next.rank)) {
+          reached[next.rank] = {next.rank,
+                                here.offset_ns + next.offset_ns,
+                                here.residual_ns + next.residual_ns,
+                                next.collectives};
+          queue.push_back(next.rank);
+        }
+      }
+    }
+    std::sort(queue.begin(), queue.end());
+    for (const std::uint32_t rank : queue) {
+      const Difference& found = reached[rank];
+      if (rank == root) {
+        continue;
+      }
+      RankClock clock{rank, 0, std::llround(found.residual_ns)};
+      if (std::abs(found.offset_ns) > std::max(kLeastNs, 3.0 * found.residual_ns)) {
+        clock.offset_ns = -std::llround(found.offset_ns);
+        shift_ns[rank] = clock.offset_ns;
+        notes.push_back("rank " + std::to_string(rank) + " ends the same collectives " +
+                        format(from_ns(std::abs(found.offset_ns))) +
+                        (found.offset_ns > 0 ? " later" : " earlier") + " than rank " +
+                        std::to_string(root) + " by its clock: shifted (from " +
+                        std::to_string(found.collectives) + " collectives, residual " +
+                        format(from_ns(found.residual_ns)) + ")");
+      }
+      set_clock(timeline, clock);
+    }
   }
   if (!shift_ns.empty()) {
     for (Record& record : timeline.records) {
@@ -201,6 +268,7 @@ std::vector<std::string> align_clocks(Timeline& timeline) {
 
 std::optional<FittedExchange> fit_exchange(const CollectiveReport& report) {
   constexpr std::int64_t kCallsWithoutMatch = 10;
+  constexpr std::size_t kMostPoints = 512;
   struct Point {
     double bytes;
     double seconds;
@@ -222,6 +290,13 @@ std::optional<FittedExchange> fit_exchange(const CollectiveReport& report) {
   if (points.size() < 2 || points.back().bytes < 2.0 * points.front().bytes) {
     return std::nullopt;
   }
+  if (points.size() > kMostPoints) {  // slopes are one for each pair
+    std::vector<Point> some;
+    for (std::size_t i = 0; i < kMostPoints; ++i) {
+      some.push_back(points[i * (points.size() - 1) / (kMostPoints - 1)]);
+    }
+    points = std::move(some);
+  }
   std::vector<double> slopes;
   for (std::size_t i = 0; i < points.size(); ++i) {
     for (std::size_t j = i + 1; j < points.size(); ++j) {
@@ -230,7 +305,7 @@ std::optional<FittedExchange> fit_exchange(const CollectiveReport& report) {
     }
   }
   FittedExchange fitted;
-  fitted.sizes = points.size();
+  fitted.sizes = by_size.size();
   fitted.cost.seconds_per_byte = std::max(0.0, median(std::move(slopes)));
   std::vector<double> intercepts;
   for (const Point& point : points) {

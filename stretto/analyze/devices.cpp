@@ -2,6 +2,7 @@
 #include "stretto/analyze/devices.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <map>
 #include <set>
 #include <utility>
@@ -44,19 +45,61 @@ Pieces flatten(std::map<std::uint32_t, Pieces>& by_stream) {
   return all;
 }
 
+/// Where two or more of the pieces are.
+IntervalSet covered_twice(const Pieces& pieces) {
+  std::vector<std::pair<std::int64_t, int>> edges;
+  edges.reserve(2 * pieces.size());
+  for (const Interval& piece : pieces) {
+    edges.emplace_back(piece.begin_ns, 1);
+    edges.emplace_back(piece.end_ns, -1);
+  }
+  std::sort(edges.begin(), edges.end());
+  Pieces twice;
+  int covered = 0;
+  for (std::size_t i = 0; i < edges.size(); ++i) {
+    if (covered >= 2) {
+      twice.push_back({edges[i - 1].first, edges[i].first});
+    }
+    covered += edges[i].second;
+  }
+  return IntervalSet(std::move(twice));
+}
+
 /// What of each stream's communication no compute of another stream hides.
 std::int64_t exposed_to_others(const DevicePieces& pieces) {
-  IntervalSet exposed;
-  for (const auto& [stream, communication] : pieces.communication) {
-    Pieces others;
-    for (const auto& [other, compute] : pieces.compute) {
-      if (other != stream) {
-        others.insert(others.end(), compute.begin(), compute.end());
-      }
-    }
-    exposed = unite(exposed, subtract(IntervalSet(communication), IntervalSet(std::move(others))));
+  // Streams may be many, so that none is compared with all others: what nothing hides, and of what
+  // only one stream computes that stream's own communication.
+  Pieces communication;
+  for (const auto& [stream, list] : pieces.communication) {
+    communication.insert(communication.end(), list.begin(), list.end());
   }
-  return exposed.measure_ns();
+  Pieces compute;
+  std::map<std::uint32_t, IntervalSet> by_stream;
+  for (const auto& [stream, list] : pieces.compute) {
+    by_stream[stream] = IntervalSet(list);
+    const auto merged = by_stream[stream].intervals();
+    compute.insert(compute.end(), merged.begin(), merged.end());
+  }
+  const IntervalSet several = covered_twice(compute);
+  const IntervalSet hidden_by_none =
+      subtract(IntervalSet(std::move(communication)), IntervalSet(std::move(compute)));
+  Pieces exposed(hidden_by_none.intervals().begin(), hidden_by_none.intervals().end());
+  for (const auto& [stream, list] : pieces.communication) {
+    const auto own = by_stream.find(stream);
+    if (own == by_stream.end()) {
+      continue;
+    }
+    const IntervalSet beside_own = intersect(IntervalSet(list), own->second);
+    for (const Interval& both : beside_own.intervals()) {
+      std::int64_t begin_ns = both.begin_ns;
+      for (const Interval& shared : several.within(both)) {
+        exposed.push_back({begin_ns, shared.begin_ns});
+        begin_ns = std::max(begin_ns, shared.end_ns);
+      }
+      exposed.push_back({begin_ns, both.end_ns});
+    }
+  }
+  return IntervalSet(std::move(exposed)).measure_ns();
 }
 
 DeviceTotals measure(std::uint32_t rank, std::uint32_t device, DevicePieces& pieces) {

@@ -584,11 +584,12 @@ class Doctor {
       if (device == devices.end() || device->second.size() < 2) {
         continue;
       }
+      std::int64_t most_ns = 0;
       for (const auto& [number, stream] : device->second) {
-        const bool busiest =
-            std::all_of(device->second.begin(), device->second.end(), [&](const auto& other) {
-              return other.second.total_ns <= stream.total_ns;
-            });
+        most_ns = std::max(most_ns, stream.total_ns);
+      }
+      for (const auto& [number, stream] : device->second) {
+        const bool busiest = stream.total_ns == most_ns;
         const double share = totals.span_ns == 0 ? 0.0
                                                  : static_cast<double>(stream.total_ns) /
                                                        static_cast<double>(totals.span_ns);

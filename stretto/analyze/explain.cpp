@@ -75,6 +75,12 @@ Explanation explain(const Timeline& timeline, const AnalyzeOptions& options) {
       all.cost = explanation.fitted->cost;
     }
     explanation.summary = analyze(timeline, all);
+    if (all.machine && explanation.summary->bound == explanation.summary->step) {
+      explanation.notes.push_back(
+          "machine " + all.machine->name +
+          " cannot be quicker than the step that was recorded: if it is not the one of the "
+          "recording, its bound says nothing here");
+    }
   }
   for (const Record& record : timeline.records) {
     if (record.kind == RecordKind::kStep && record.name < timeline.names.size() &&

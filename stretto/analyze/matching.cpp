@@ -60,7 +60,13 @@ void match_by_sequence(const Timeline& timeline, Group& group, Matching& matchin
     }
   }
   for (auto& [sequence, call] : calls) {
-    const bool whole = call.records.size() == group.by_rank.size() &&
+    // One rank's twice is not one call of two ranks.
+    const bool twice =
+        std::adjacent_find(
+            call.records.begin(), call.records.end(), [](const Record* a, const Record* b) {
+              return a->rank == b->rank;
+            }) != call.records.end();
+    const bool whole = !twice && call.records.size() == group.by_rank.size() &&
                        std::all_of(call.records.begin(), call.records.end(), [&](const Record* r) {
                          return same_call(*r, *call.records.front());
                        });

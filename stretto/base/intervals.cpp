@@ -54,6 +54,16 @@ std::int64_t IntervalSet::measure_within_ns(Interval window) const noexcept {
   return total;
 }
 
+std::span<const Interval> IntervalSet::within(Interval window) const noexcept {
+  const auto first =
+      std::partition_point(intervals_.begin(), intervals_.end(), [&](const Interval& i) {
+        return i.end_ns <= window.begin_ns;
+      });
+  const auto last = std::partition_point(
+      first, intervals_.end(), [&](const Interval& i) { return i.begin_ns < window.end_ns; });
+  return {first, last};
+}
+
 IntervalSet unite(const IntervalSet& a, const IntervalSet& b) {
   std::vector<Interval> all;
   all.reserve(a.intervals().size() + b.intervals().size());

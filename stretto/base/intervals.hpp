@@ -31,6 +31,9 @@ class IntervalSet {
   /// Length of the part inside [begin, end), without building it.
   [[nodiscard]] std::int64_t measure_within_ns(Interval window) const noexcept;
 
+  /// Those that have a part inside [begin, end); not clipped.
+  [[nodiscard]] std::span<const Interval> within(Interval window) const noexcept;
+
   friend bool operator==(const IntervalSet&, const IntervalSet&) = default;
 
  private:

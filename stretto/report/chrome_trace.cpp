@@ -96,9 +96,10 @@ class Writer {
   explicit Writer(const Timeline& timeline) : timeline_(timeline) {}
 
   std::string write() {
-    fmt::format_to(std::back_inserter(out_),
-                   R"({{"displayTimeUnit":"ms","baseTimeNanoseconds":{},"traceEvents":[)",
-                   timeline_.origin_unix_ns);
+    fmt::format_to(
+        std::back_inserter(out_),
+        R"({{"displayTimeUnit":"ms","strettoPicture":1,"baseTimeNanoseconds":{},"traceEvents":[)",
+        timeline_.origin_unix_ns);
     std::map<LaneKey, std::vector<Placed>> lanes;
     std::map<std::uint32_t, std::vector<const Record*>> instants;
     for (const Record& record : timeline_.records) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -49,8 +50,8 @@ Rows device_rows(const Explanation& explanation) {
                     seconds_of_ns(totals.span_ns),
                     seconds_of_ns(totals.compute_ns),
                     seconds_of_ns(totals.communication_ns),
-                    seconds_of_ns(totals.exposed_ns),
-                    seconds_of_ns(totals.hidden_ns),
+                    totals.communication_count > 0 ? seconds_of_ns(totals.exposed_ns) : "n/a",
+                    totals.communication_count > 0 ? seconds_of_ns(totals.hidden_ns) : "n/a",
                     seconds_of_ns(totals.exposed_copies_ns),
                     seconds_of_ns(totals.idle_ns)});
   }
@@ -182,7 +183,17 @@ Rows bucket_rows(const Summary& summary) {
 
 std::string verdict(const Explanation& explanation) {
   if (!explanation.has_communication()) {
-    return "no communication found: exposed communication is not defined (n/a), not zero";
+    std::int64_t rows = 0;
+    for (const HostTotals& host : explanation.hosts) {
+      rows += host.communication_count;
+    }
+    return fmt::format(
+        "no communication found{}: exposed communication is not defined (n/a), not "
+        "zero",
+        rows == 0 ? std::string()
+                  : fmt::format(" on devices, though the host called for it {} {}",
+                                rows,
+                                rows == 1 ? "time" : "times"));
   }
   if (!explanation.summary) {
     std::int64_t exposed_ns = 0;
@@ -239,9 +250,15 @@ std::string text_explanation(const Explanation& explanation) {
           percent(explanation.fitted->median_error));
     }
     if (!explanation.summary->bound) {
-      text +=
-          "bound: needs the cost of an exchange: the traces of all ranks, or --machine "
-          "RANKS@BANDWIDTH,LATENCY\n";
+      const auto& buckets = explanation.summary->buckets;
+      const bool sized = std::any_of(buckets.begin(), buckets.end(), [](const BucketSummary& b) {
+        return b.bytes > Bytes(0);
+      });
+      text += sized
+                  ? "bound: needs the cost of an exchange: the traces of all ranks, or --machine "
+                    "RANKS@BANDWIDTH,LATENCY\n"
+                  : "bound: needs the sizes of the exchanges, which are not in the trace (PyTorch "
+                    "2.1 and later record them)\n";
     }
     if (!explanation.summary->buckets.empty()) {
       section("per step, the most exposed:\n" + bucket_table(*explanation.summary));

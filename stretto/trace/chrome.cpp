@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "stretto/base/error.hpp"
 #include "stretto/base/text.hpp"
 #include "stretto/trace/ascend.hpp"
 #include "stretto/trace/builder.hpp"
@@ -485,6 +486,15 @@ class ChromeReader {
 
   void read_members() {
     for (const EventScanner::Member& member : scanner_.members()) {
+      if (member.key == "strettoPicture") {
+        // Its rows have no devices, launches or sizes any more: what they gave would be wrong.
+        throw Error(ErrorCode::kInvalidArgument,
+                    {"a picture is no trace",
+                     file_.path,
+                     "a Chrome trace that stretto wrote, for Perfetto",
+                     "what it was made of",
+                     "Analyze the .timeline.json beside it, or the trace that was converted"});
+      }
       if (member.key == "baseTimeNanoseconds") {
         std::int64_t base = 0;
         if (parse_integer(member.text(), base) && base >= 0 && base < kLatestTraceNs) {

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "stretto/base/text.hpp"
 #include "stretto/trace/builder.hpp"
 #include "stretto/trace/pattern.hpp"
 
@@ -277,10 +278,14 @@ class Marker {
     assign(whole);
     add_steps(whole);
     order_collectives();
-    builder_.note(marked ? "its steps are marked on the host, but no row of the device has its "
-                           "launch in the file, so that the whole file counts as one step"
-                         : "nothing marks its steps, so that the whole file counts as one; name "
-                           "what does with --step-regex");
+    builder_.note(
+        marked ? std::string("its steps are marked on the host, but no row of the device has its "
+                             "launch in the file, so that the whole file counts as one step")
+        : !builder_.options().step_expression.empty()
+            ? "no range matches --step-regex " + quote(builder_.options().step_expression) +
+                  ", so that the whole file counts as one step"
+            : "nothing marks its steps, so that the whole file counts as one; name "
+              "what does with --step-regex");
   }
 
   /// Device records belong to the step in which they begin on the device; host records alike.

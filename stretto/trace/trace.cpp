@@ -328,7 +328,7 @@ std::vector<std::filesystem::path> find_traces(const std::vector<std::string>& n
                    error && error != std::errc::no_such_file_or_directory ? error.message()
                                                                           : "nothing there",
                    "a file, or a directory of them",
-                   {}});
+                   name == "-" ? "Of a pipe: stretto analyze /dev/stdin" : ""});
     }
     if (!std::filesystem::is_directory(status)) {
       files.emplace_back(name);
@@ -336,8 +336,16 @@ std::vector<std::filesystem::path> find_traces(const std::vector<std::string>& n
     }
     const std::size_t before = files.size();
     std::size_t others = 0;
-    for (const auto& entry : std::filesystem::directory_iterator(name)) {
-      if (entry.is_regular_file() && looks_like_trace(entry.path())) {
+    const std::filesystem::directory_iterator entries(name, error);
+    if (error) {
+      throw Error(
+          ErrorCode::kInvalidArgument,
+          {"a directory that cannot be read", quote(name), error.message(), "a directory", {}});
+    }
+    for (const auto& entry : entries) {
+      // A link to nowhere, or to itself, is another entry.
+      std::error_code unknown;
+      if (entry.is_regular_file(unknown) && looks_like_trace(entry.path())) {
         files.push_back(entry.path());
       } else {
         ++others;

@@ -158,6 +158,7 @@ TEST(Explain, TheBoundIsThatOfTheFittedCosts) {
 /// Every gradient is all-reduced before the next is computed: 100 us compute, 100 us exposed.
 KinetoText in_line(const std::string& metadata_of_each) {
   KinetoText trace;
+  trace.member(R"("distributedInfo": {"backend": "nccl", "rank": 0, "world_size": 2})");
   int id = 1;
   for (int step = 0; step < 3; ++step) {
     const std::int64_t at = 10'000 + 1000 * step;
@@ -197,6 +198,19 @@ TEST(Explain, NoBoundWhereSizesAreNotRecorded) {
   EXPECT_FALSE(explanation.least_exposed());
 }
 
+TEST(Explain, AMachineThatIsSlowerThanTheRecordingIsSaid) {
+  AnalyzeOptions options;
+  options.machine = machine_from_spec("2@1kB/s,1s");
+  const Trace trace = read_trace_text(in_line(metadata(250'000, 2)).text(), "rank0.json");
+  const Explanation slow = explain(trace.timeline, options);
+  ASSERT_EQ(slow.notes.size(), 1U);
+  EXPECT_NE(slow.notes[0].find("cannot be quicker than the step that was recorded"),
+            std::string::npos)
+      << slow.notes[0];
+  options.machine = machine_from_spec("2@100GB/s,1us");
+  EXPECT_TRUE(explain(trace.timeline, options).notes.empty());
+}
+
 TEST(Explain, ABucketOfTwoDevicesIsHiddenByEachItsOwn) {
   KinetoText trace;
   const std::string first = R"(, "device": 0)";
@@ -226,6 +240,87 @@ TEST(Explain, ClocksThatDisagreeAreBroughtTogether) {
   EXPECT_EQ(trace.timeline.clocks[0].offset_ns, -5'000'000);
   EXPECT_EQ(trace.timeline.clocks[0].residual_ns, 0);
   EXPECT_TRUE(align_clocks(trace.timeline).empty());
+}
+
+/// Ten collectives of two ranks in a group of their own, by each rank's clock.
+void add_group(Timeline& timeline,
+               const char* name,
+               std::pair<std::uint32_t, std::int64_t> one,
+               std::pair<std::uint32_t, std::int64_t> other) {
+  CollectiveCall call;
+  call.group = timeline.name_id(name);
+  call.members = timeline.name_id("");
+  call.group_size = 2;
+  timeline.calls.push_back(call);
+  for (int i = 0; i < 10; ++i) {
+    for (const auto& [rank, clock_ns] : {one, other}) {
+      Record record;
+      record.kind = RecordKind::kCommunication;
+      record.lane = Lane::kCommunication;
+      record.collective = Collective::kAllReduce;
+      record.name = call.group;
+      record.rank = rank;
+      record.device = rank;
+      record.call = static_cast<std::uint32_t>(timeline.calls.size() - 1);
+      record.begin_ns = 1'000'000 * i + clock_ns;
+      record.end_ns = record.begin_ns + 1000;
+      timeline.records.push_back(record);
+    }
+  }
+}
+
+TEST(Explain, ClocksAreComparedOverRanksOfOtherGroups) {
+  constexpr std::int64_t kMs = 1'000'000;
+  Timeline timeline;
+  add_group(timeline, "a", {0, 0}, {1, 5 * kMs});
+  add_group(timeline, "b", {1, 5 * kMs}, {2, 8 * kMs});
+  add_group(timeline, "c", {6, 0}, {7, 2 * kMs});
+  timeline.clocks.push_back({2, 100, 0});
+  const std::vector<std::string> notes = align_clocks(timeline);
+  ASSERT_EQ(notes.size(), 4U);
+  EXPECT_NE(notes[1].find("rank 2 ends the same collectives 8.000 ms later than rank 0"),
+            std::string::npos)
+      << notes[1];
+  EXPECT_NE(notes[2].find("rank 6 has no collective with the ranks before it"), std::string::npos)
+      << notes[2];
+  for (const Record& record : timeline.records) {
+    EXPECT_EQ(record.begin_ns % kMs, 0) << record.rank;
+    EXPECT_LT(record.end_ns, 10 * kMs) << record.rank;
+  }
+  ASSERT_EQ(timeline.clocks.size(), 3U);
+  EXPECT_EQ(timeline.clocks[0].offset_ns, 100 - 8 * kMs) << "the one it had, moved on";
+}
+
+TEST(Explain, OneRankTwiceIsNoMatch) {
+  Timeline timeline;
+  add_group(timeline, "a", {0, 0}, {1, 0});
+  timeline.records.resize(3);
+  timeline.records[1].rank = 0;  // 0, 0: the same number twice
+  timeline.records[2].rank = 1;  // another number
+  timeline.calls[0].sequence = 5;
+  timeline.calls.push_back(timeline.calls[0]);
+  timeline.calls[1].sequence = 6;
+  timeline.records[2].call = 1;
+  const CollectiveReport report = report_collectives(timeline);
+  EXPECT_EQ(report.matched, 0);
+  EXPECT_EQ(report.unmatched, 2);
+}
+
+TEST(Explain, ManySizesAreFittedInTime) {
+  CollectiveReport report;
+  for (std::int64_t i = 1; i <= 20'000; ++i) {
+    CollectiveSummary kind;
+    kind.collective = Collective::kAllReduce;
+    kind.bytes = Bytes(1000 * i);
+    kind.matched = true;
+    kind.transfer = Seconds(1e-6 * static_cast<double>(10 + i));
+    report.kinds.push_back(kind);
+  }
+  const auto fitted = fit_exchange(report);
+  ASSERT_TRUE(fitted);
+  EXPECT_EQ(fitted->sizes, 20'000U);
+  EXPECT_NEAR(fitted->cost.latency.count(), 10 * kUs, 1e-9);
+  EXPECT_NEAR(fitted->cost.seconds_per_byte, 1e-9, 1e-13);
 }
 
 TEST(Explain, GroupsThatDoNotAgreeAreLeftAlone) {

@@ -88,6 +88,15 @@ RC_GTEST_PROP(Intervals,
   RC_ASSERT(set.measure_within_ns(window) == intersect(set, IntervalSet({window})).measure_ns());
 }
 
+TEST(Intervals, WithinAreThoseThatReachIn) {
+  const IntervalSet set({{0, 2}, {4, 6}, {8, 10}});
+  ASSERT_EQ(set.within({1, 5}).size(), 2U);
+  EXPECT_EQ(set.within({1, 5})[1], (Interval{4, 6}));
+  EXPECT_TRUE(set.within({2, 4}).empty());
+  EXPECT_TRUE(set.within({10, 20}).empty());
+  EXPECT_EQ(set.within({-5, 50}).size(), 3U);
+}
+
 TEST(Intervals, TouchingIntervalsBecomeOne) {
   const IntervalSet set({{5, 7}, {1, 3}, {3, 5}, {9, 9}, {8, 2}});
   ASSERT_EQ(set.intervals().size(), 1U);

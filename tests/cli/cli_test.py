@@ -243,6 +243,11 @@ class Analyze(CliTest):
         self.assertTrue(lines[-1].startswith("next: stretto analyze "), lines[-1])
         self.assertEqual("", done.stderr)
 
+    def test_errors_name_the_flag(self):
+        error = self.error(stretto("analyze", self.one, "--json", "--step-regex", "["), 2)
+        self.assertEqual("--step-regex", error["where"])
+        self.assertIn("/dev/stdin", self.error(stretto("analyze", "-", "--json"), 2)["help"])
+
     def test_missing_ranks_are_said(self):
         done = stretto("analyze", self.one)
         self.assertIn("1 of 2 ranks are here (missing: 1)", done.stderr)
@@ -269,9 +274,18 @@ class Analyze(CliTest):
         self.assertEqual(0, done.returncode, done.stderr)
         self.assertTrue(done.stdout.startswith("no communication found"), done.stdout)
         self.assertIn("nccl", done.stdout)
+        self.assertRegex(done.stdout, r"\n0, 0 .* n/a +n/a ")  # exposed, hidden
         self.assertIsNone(self.result(stretto("analyze", path, "--json"))["summary"]["exposed_s"])
         named = self.result(stretto("analyze", path, "--json", "--comm-regex", "^relu$"))
         self.assertAlmostEqual(1e-4, named["summary"]["exposed_s"])
+
+    def test_communication_of_the_host_alone_is_said(self):
+        path = self.directory / "host.json"
+        trace = kineto(world_size=1, names=("relu",))
+        trace["traceEvents"].append({"ph": "X", "cat": "cpu_op", "name": "nccl:all_reduce", "pid": 9, "tid": 1,
+                                     "ts": 1, "dur": 5, "args": {}})
+        path.write_text(json.dumps(trace).replace("Collective name", "x"))
+        self.assertIn("though the host called for it 1 time:", stretto("analyze", path).stdout)
 
     def test_broken_traces_are_exit_3_unless_salvaged(self):
         path = self.directory / "cut.json"
@@ -281,6 +295,7 @@ class Analyze(CliTest):
         self.assertIn("--salvage", error["help"])
         done = stretto("analyze", path, "--salvage", "--json")
         fault = self.result(done)["files"][0]["fault"]
+        self.assertIn("at least 1 of its events were lost", stretto("analyze", path, "--salvage").stderr)
         self.assertGreater(fault["offset_bytes"], 0)
         for name, content in (("empty.json", b""), ("text.json", b"hello"), ("cut.json.gz", gzip.compress(b"[" * 9999)[:40])):
             bad = self.directory / name
@@ -307,6 +322,8 @@ class Analyze(CliTest):
                 done = stretto("convert", self.traces, "-o", out)
                 self.assertEqual(0, done.returncode, done.stderr)
                 self.assertGreater(out.stat().st_size, 100)
+        picture = self.error(stretto("analyze", self.directory / "out.trace.json", "--json"), 2)
+        self.assertIn("a picture is no trace", picture["message"])
         again = self.result(stretto("analyze", self.directory / "out.timeline.json", "--json"))
         self.assertAlmostEqual(1e-4, again["summary"]["exposed_s"])
         replayed = stretto("replay", self.directory / "out.profile.json", "-n", "2", "--steps", "1", "--json")

@@ -244,7 +244,11 @@ TEST(Steps, AnExpressionMarksThem) {
   EXPECT_EQ(steps(trace), (std::vector<Step>{{5, 100, 212}, {6, 212, 312}}));
   EXPECT_NE(trace.files[0].steps_from.find("^batch [0-9]+$"), std::string::npos);
   // It replaces the usual marks.
-  EXPECT_EQ(read(ddp(2), options).files[0].steps_from, "");
+  const Trace none = read(ddp(2), options);
+  EXPECT_EQ(none.files[0].steps_from, "");
+  ASSERT_FALSE(none.files[0].notes.empty());
+  EXPECT_NE(none.files[0].notes[0].find("no range matches --step-regex"), std::string::npos)
+      << none.files[0].notes[0];
   options.step_expression = "batch (";
   try {
     (void)read(ddp(2), options);
@@ -356,6 +360,13 @@ std::string of_rank(int rank) {
       .member(R"("distributedInfo": {"backend": "nccl", "rank": )" + std::to_string(rank) +
               R"(, "world_size": 8})")
       .text();
+}
+
+TEST_F(Files, LinksToNowhereAreOtherEntries) {
+  write("a.json", of_rank(0));
+  std::filesystem::create_symlink("b.json", folder() / "b.json");  // to itself
+  std::filesystem::create_symlink("nowhere.json", folder() / "c.json");
+  EXPECT_EQ(find_traces({folder().string()}).size(), 1U);
 }
 
 TEST_F(Files, RanksComeFromMetadataThenNamesThenOrder) {
