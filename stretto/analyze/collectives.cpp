@@ -311,7 +311,14 @@ std::optional<FittedExchange> fit_exchange(const CollectiveReport& report) {
   for (const Point& point : points) {
     intercepts.push_back(point.seconds - fitted.cost.seconds_per_byte * point.bytes);
   }
-  fitted.cost.latency = Seconds(std::max(0.0, median(std::move(intercepts))));
+  // No exchange that was recorded may be quicker than its cost: bounds stand on it.
+  fitted.cost.latency =
+      Seconds(std::max(0.0, *std::min_element(intercepts.begin(), intercepts.end())));
+  for (const Point& point : points) {
+    fitted.cost.seconds_per_byte =
+        std::min(fitted.cost.seconds_per_byte,
+                 std::max(0.0, point.seconds - fitted.cost.latency.count()) / point.bytes);
+  }
   std::vector<double> errors;
   for (const Point& point : points) {
     const double predicted =

@@ -64,9 +64,8 @@ struct CollectiveReport {
 /// @return notes, one for each rank that was shifted.
 std::vector<std::string> align_clocks(Timeline& timeline);
 
-/// What one all_reduce of these ranks cost: latency + bytes * seconds_per_byte, through the lower
-/// envelope of transfer times over sizes (median per size; slope by Theil and Sen, then the median
-/// intercept, not below 0).
+/// What an all_reduce of these ranks costs at least: latency + bytes * seconds_per_byte, a line below
+/// the transfer times of all sizes (slope by Theil and Sen, then lowered until no size is below it).
 struct FittedExchange {
   ExchangeCost cost;
   std::size_t sizes = 0;      ///< Distinct sizes it stands on.

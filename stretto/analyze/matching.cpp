@@ -52,7 +52,11 @@ GroupId group_of(const Timeline& timeline, const Record& record) {
              : GroupId{timeline.calls[record.call].group, timeline.calls[record.call].members};
 }
 
-void match_by_sequence(const Timeline& timeline, Group& group, Matching& matching) {
+void match_by_sequence(const Timeline& timeline,
+                       std::uint32_t id,
+                       Group& group,
+                       Matching& matching) {
+  std::int64_t unmatched = 0;
   std::map<std::int64_t, MatchedCall> calls;
   for (const auto& [rank, records] : group.by_rank) {
     for (const Record* record : records) {
@@ -73,8 +77,13 @@ void match_by_sequence(const Timeline& timeline, Group& group, Matching& matchin
     if (whole) {
       matching.calls.push_back(std::move(call));
     } else {
-      ++matching.unmatched;
+      ++unmatched;
     }
+  }
+  if (unmatched > 0) {
+    matching.unmatched += unmatched;
+    matching.notes.push_back(std::to_string(unmatched) + " calls in " + describe(timeline, id) +
+                             " are not on all of its ranks here, and were not matched");
   }
 }
 
@@ -153,7 +162,7 @@ Matching match_collectives(const Timeline& timeline) {
       });
     }
     if (group.sequenced) {
-      match_by_sequence(timeline, group, matching);
+      match_by_sequence(timeline, id.first, group, matching);
     } else {
       match_by_order(timeline, id.first, group, matching);
     }

@@ -91,7 +91,7 @@ std::string_view detail::words_of(WaitedFor reason) noexcept {
     case WaitedFor::kUnknown:
       return "?";
     case WaitedFor::kGradients:
-      return "its gradients";
+      return "its input";
     case WaitedFor::kLaunch:
       return "its launch";
     case WaitedFor::kEarlierCommunication:

@@ -68,6 +68,11 @@ struct CommunicationRules::Expressions {
 CommunicationRules::CommunicationRules() : expressions_(std::make_shared<Expressions>()) {}
 
 void CommunicationRules::add_expression(const std::string& expression) {
+  if (expression.empty()) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        {"an empty expression matches every name", {}, "''", "part of a kernel's name", {}});
+  }
   auto grown = std::make_shared<Expressions>(*expressions_);
   grown->list.push_back({expression, detail::Pattern(expression, true)});
   expressions_ = std::move(grown);

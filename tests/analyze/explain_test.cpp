@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -222,6 +223,27 @@ TEST(Explain, ABucketOfTwoDevicesIsHiddenByEachItsOwn) {
   ASSERT_EQ(explanation.summary->buckets.size(), 1U);
   EXPECT_NEAR(explanation.summary->buckets[0].exposed.count(), 5 * kUs, 1e-12);
   EXPECT_NEAR(explanation.summary->exposed.count(), 5 * kUs, 1e-12);
+}
+
+TEST(Explain, NoRecordedExchangeIsQuickerThanTheFittedCost) {
+  CollectiveReport report;
+  for (const auto& [bytes, seconds] : std::vector<std::pair<std::int64_t, double>>{
+           {1000, 0.010}, {2000, 0.011}, {3000, 0.004}, {4000, 0.013}, {8000, 0.020}}) {
+    CollectiveSummary kind;
+    kind.collective = Collective::kAllReduce;
+    kind.bytes = Bytes(bytes);
+    kind.transfer = Seconds(seconds);
+    kind.matched = true;
+    report.kinds.push_back(kind);
+  }
+  const auto fitted = fit_exchange(report);
+  ASSERT_TRUE(fitted);
+  for (const CollectiveSummary& kind : report.kinds) {
+    EXPECT_LE(fitted->cost.latency.count() +
+                  fitted->cost.seconds_per_byte * static_cast<double>(kind.bytes.count()),
+              kind.transfer.count() + 1e-12);
+  }
+  EXPECT_GT(fitted->cost.seconds_per_byte, 0.0);
 }
 
 TEST(Explain, ClocksThatDisagreeAreBroughtTogether) {

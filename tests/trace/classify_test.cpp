@@ -270,5 +270,10 @@ TEST(Classify, MetadataOverrulesTheName) {
   EXPECT_EQ(communication[0]->call, 0U);
 }
 
+TEST(Classify, AnEmptyExpressionIsRefused) {
+  CommunicationRules rules;
+  EXPECT_THROW(rules.add_expression(""), Error);
+}
+
 }  // namespace
 }  // namespace stretto
