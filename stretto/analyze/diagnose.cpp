@@ -61,6 +61,12 @@ class Doctor {
       for (const DeviceTotals& device : all_.devices) {
         communication_ += static_cast<double>(device.communication_ns) / 1e9;
       }
+      for (const Record& record : timeline_.records) {
+        // Their sum, as waiting is one: threads of the host communicate at the same time.
+        if (all_.host_only && record.kind == RecordKind::kCommunication) {
+          communication_ += static_cast<double>(record.end_ns - record.begin_ns) / 1e9;
+        }
+      }
       if (all_.summary) {
         look_at_share(*all_.summary);
         look_at_schedule(*all_.summary);
