@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -12,12 +15,18 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.hpp"
+#include "examples.hpp"
 #include "job.hpp"
 #include "output.hpp"
 #include "result.hpp"
 #include "stretto/analyze/analyze.hpp"
+#include "stretto/analyze/collectives.hpp"
+#include "stretto/analyze/explain.hpp"
+#include "stretto/comm/rank_environment.hpp"
 #include "stretto/plan/fixed_plans.hpp"
+#include "stretto/report/explanation.hpp"
 #include "stretto/report/report.hpp"
+#include "stretto/trace/trace.hpp"
 #include "stretto/workload/mlp.hpp"
 #include "stretto/workload/train.hpp"
 
@@ -36,6 +45,9 @@ constexpr float kLearningRate = 0.01F;
 constexpr Bytes kSmallBucket(256 << 10);
 /// At a row, if other programs take the processors meanwhile.
 constexpr int kAttempts = 3;
+constexpr std::string_view kRecordedWith = "PyTorch 2.13, gloo";
+/// Of what the recorded trace says.
+constexpr std::size_t kMostDiagnoses = 3;
 
 struct DemoFlags {
   JobOptions job;
@@ -43,7 +55,84 @@ struct DemoFlags {
   std::string directory = "stretto-demo";
   std::uint32_t steps = 35;
   std::uint32_t warmup = 5;
+
+  /// Of the recorded trace. Apart from the demo's own files, so that it can be analyzed as a whole.
+  [[nodiscard]] std::filesystem::path trace_directory() const {
+    return std::filesystem::path(directory) / "recorded";
+  }
 };
+
+/// What a training elsewhere recorded, and what Stretto says of it.
+struct Recorded {
+  std::vector<std::string> files;
+  std::size_t ranks = 0;
+  Explanation explanation;
+
+  /// The heaviest.
+  [[nodiscard]] std::span<const Diagnosis> diagnoses() const {
+    return std::span(explanation.diagnoses)
+        .first(std::min(kMostDiagnoses, explanation.diagnoses.size()));
+  }
+};
+
+/// Writes the files that the program holds where the user finds them, and analyzes them as it would
+/// any.
+Recorded analyze_recorded(const DemoFlags& flags) {
+  const std::filesystem::path directory = flags.trace_directory();
+  std::error_code failed;
+  std::filesystem::create_directories(directory, failed);  // write_file says what is wrong with it
+  Recorded recorded;
+  std::vector<std::filesystem::path> paths;
+  for (const ExampleFile& file : example_trace()) {
+    paths.push_back(directory / file.name);
+    // NOLINTNEXTLINE(cppcoreguidelines-pro-type-reinterpret-cast): bytes as chars
+    write_file(paths.back(), {reinterpret_cast<const char*>(file.bytes.data()), file.bytes.size()});
+    recorded.files.push_back(paths.back().string());
+  }
+  Trace trace = read_traces(paths);
+  align_clocks(trace.timeline);
+  recorded.ranks = trace.files.size();
+  recorded.explanation = explain(trace.timeline);
+  return recorded;
+}
+
+std::string opening(const DemoFlags& flags, const Recorded& recorded) {
+  std::string text = fmt::format("1. a recorded trace of {} ranks, {}:\n{}\n",
+                                 recorded.ranks,
+                                 kRecordedWith,
+                                 verdict(recorded.explanation));
+  for (const Diagnosis& diagnosis : recorded.diagnoses()) {
+    text += fmt::format("- {}: {}\n", diagnosis.finding, diagnosis.evidence);
+    if (!diagnosis.advice.empty()) {
+      text += fmt::format("  do: {}\n", diagnosis.advice);
+    }
+  }
+  return text + fmt::format("all of it: {}\n\n2. the same kind of training, here:\n",
+                            command_line({"analyze", flags.trace_directory().string()}));
+}
+
+nlohmann::ordered_json to_json(const Recorded& recorded) {
+  nlohmann::ordered_json diagnoses = nlohmann::ordered_json::array();
+  for (const Diagnosis& diagnosis : recorded.diagnoses()) {
+    diagnoses.push_back({{"id", diagnosis.id},
+                         {"weight", to_string(diagnosis.weight)},
+                         {"finding", diagnosis.finding},
+                         {"evidence", diagnosis.evidence},
+                         {"advice", diagnosis.advice}});
+  }
+  nlohmann::ordered_json document = {{"source", kRecordedWith},
+                                     {"ranks", recorded.ranks},
+                                     {"verdict", verdict(recorded.explanation)},
+                                     {"step_s", nullptr},
+                                     {"exposed_s", nullptr},
+                                     {"diagnoses", std::move(diagnoses)},
+                                     {"files", recorded.files}};
+  if (const auto& summary = recorded.explanation.summary) {
+    document["step_s"] = summary->step.count();
+    document["exposed_s"] = summary->exposed.count();
+  }
+  return document;
+}
 
 struct Row {
   std::string name;
@@ -197,13 +286,19 @@ std::string report(const DemoFlags& flags,
   const std::string result_file = (std::filesystem::path(flags.directory) / "result.json").string();
   files.push_back(result_file);
   nlohmann::ordered_json document = result_document(provenance, runs, files);
+  if (flags.job.json) {
+    document["trace"] = to_json(analyze_recorded(flags));
+  }
   document["weights_equal"] = true;
   document["kernels"] = results[0].kernels;
   write_file(result_file, document.dump(2) + "\n");
   if (flags.job.json) {
     return document.dump(2) + "\n";
   }
-  return headline(runs.front(), runs.back()) + "\n" + comparison_table(table_rows) + "\n" +
+  // On a terminal it was the first thing to be seen, long before this.
+  const std::string before =
+      flags.job.output.empty() ? std::string() : opening(flags, analyze_recorded(flags));
+  return before + headline(runs.front(), runs.back()) + "\n" + comparison_table(table_rows) + "\n" +
          picture(outcomes.front()) + "\n" + picture(outcomes.back()) + "\n" +
          fmt::format(
              "weights after {} steps: the same bits in all {} rows ({}), test accuracy {:.3f}\n",
@@ -218,6 +313,10 @@ std::string report(const DemoFlags& flags,
 
 int run_demo(DemoFlags flags, const Context& context) {
   flags.job.emulate = kMachine;
+  const bool starts_ranks = detect_rank_environment(process_environment()).launcher == "none";
+  if (starts_ranks && !flags.job.json && flags.job.output.empty()) {
+    write_stdout(opening(flags, analyze_recorded(flags)));
+  }
   const std::vector<Row> all = rows();
   return run_job(flags.job, context.arguments, [&](Communicator& communicator) {
     const Dataset dataset = load_fashion_mnist(flags.data);
@@ -236,7 +335,8 @@ int run_demo(DemoFlags flags, const Context& context) {
 
 Action add_demo(CLI::App& app) {
   app.description(
-      "Trains the same network three ways on 2 ranks over an emulated network, and shows how much "
+      "Says what slows a recorded training down, then trains the same network three ways on 2 "
+      "ranks over an emulated network, and shows how much "
       "of the communication was hidden");
   app.footer(
       "Examples:\n"

@@ -62,8 +62,11 @@ class Doctor {
       for (const DeviceTotals& device : all_.devices) {
         communication_ += static_cast<double>(device.communication_ns) / 1e9;
       }
-      for (const HostTotals& host : all_.hosts) {
-        communication_ += all_.host_only ? static_cast<double>(host.communication_ns) / 1e9 : 0.0;
+      for (const Record& record : timeline_.records) {
+        // Their sum, as waiting is one: threads of the host communicate at the same time.
+        if (all_.host_only && record.kind == RecordKind::kCommunication) {
+          communication_ += static_cast<double>(record.end_ns - record.begin_ns) / 1e9;
+        }
       }
       if (all_.summary) {
         look_at_share(*all_.summary);

@@ -144,6 +144,7 @@ std::int64_t to_count(std::string_view text) noexcept {
 struct Arguments {
   std::string_view device, stream, correlation, bytes, grid;
   std::string_view collective, dtype, group, members, peer;
+  std::string_view input_dims, input_types;  // arrays, whole; only with record_shapes
   CollectiveCall call;
   std::string_view task_type;  // Ascend
 };
@@ -193,6 +194,10 @@ Arguments read_arguments(std::string_view args) {
       case 10:
         if (key == "Group size") {
           result.call.group_size = to_id(text) == kNoId ? 0 : to_id(text);
+        } else if (key == "Input Dims") {
+          result.input_dims = text;
+        } else if (key == "Input type") {
+          result.input_types = text;
         }
         break;
       case 11:
@@ -216,6 +221,75 @@ Arguments read_arguments(std::string_view args) {
     }
   });
   return result;
+}
+
+/// Calls `element(value)` for each element of an array (whole, with its brackets) until it returns
+/// false or something is wrong. 16 bytes beyond it must be readable.
+template <typename Element>
+void for_each_element(std::string_view array, Element element) {
+  if (!array.starts_with('[')) {
+    return;
+  }
+  const char* at = array.data() + 1;
+  const char* const end = array.data() + array.size();
+  ValueText value;
+  bool none = false;
+  while (read_element(at, end, value, none) == Scan::kOk && !none && element(value)) {
+  }
+}
+
+/// Elements of a tensor of these dimensions, -1 if they are not plain numbers or too many.
+std::int64_t elements_of(std::string_view dims) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max() >> 10U;
+  std::int64_t elements = dims.starts_with('[') ? 1 : -1;
+  for_each_element(dims, [&](const ValueText& value) {
+    const std::int64_t length = value.kind == ValueKind::kPlain ? to_count(value.text) : -1;
+    elements = length < 0 || (length != 0 && elements > kMost / length) ? -1 : elements * length;
+    return elements >= 0;
+  });
+  return elements;
+}
+
+/// Whether what goes in is the payload of one rank, so that its shapes tell the size.
+bool is_sized_by_input(Collective collective) noexcept {
+  switch (collective) {
+    case Collective::kAllReduce:
+    case Collective::kReduceScatter:
+    case Collective::kReduce:
+    case Collective::kBroadcast:
+    case Collective::kAllToAll:
+    case Collective::kSend:
+      return true;
+    default:
+      return false;
+  }
+}
+
+/// Gloo's and MPI's rows have no record_param_comms; what they have is the shapes of their tensors,
+/// if the user asked for shapes. All tensors must be of one type. False if they do not tell.
+bool set_size_from_shapes(const Arguments& arguments, CollectiveCall& call) {
+  std::int64_t sum = 0;
+  std::size_t tensors = 0;
+  for_each_element(arguments.input_dims, [&](const ValueText& dims) {
+    const std::int64_t elements = elements_of(dims.text);
+    sum = elements < 0 || sum < 0 || sum + elements < 0 ? -1 : sum + elements;
+    ++tensors;
+    return sum >= 0;
+  });
+  std::uint32_t element_bytes = 0;
+  std::size_t types = 0;
+  for_each_element(arguments.input_types, [&](const ValueText& type) {
+    const std::uint32_t bytes = element_bytes_of(type.text);
+    element_bytes = types == 0 || bytes == element_bytes ? bytes : 0;
+    ++types;
+    return element_bytes != 0;
+  });
+  if (sum < 0 || tensors == 0 || types != tensors || element_bytes == 0) {
+    return false;
+  }
+  call.in_elements = sum;
+  call.element_bytes = element_bytes;
+  return true;
 }
 
 /// FNV-1a of the text of the launch grid.
@@ -277,6 +351,7 @@ class ChromeReader {
                     " rows have no category and were not counted as compute or communication");
     }
     link_calls();
+    add_ready_of_host();
     if (file_.negative > 0) {
       builder_.note(std::to_string(file_.negative) +
                     " rows have a negative duration; they count as 0");
@@ -401,6 +476,12 @@ class ChromeReader {
       if (read_times(event, record)) {
         record.name = builder_.name_of_json(event.name);
         record.stream = builder_.lane_id(event.tid);
+        Arguments arguments = read_arguments(event.args);
+        if (is_sized_by_input(collective_of_name(event.name)) &&
+            set_size_from_shapes(arguments, arguments.call)) {
+          record.call = builder_.add_call(arguments.call);
+          record.bytes = payload_bytes(arguments.call);
+        }
         builder_.add_host_communication(record);
       }
       return;
@@ -408,6 +489,12 @@ class ChromeReader {
     if (category == Category::kHostOperator && event.name.starts_with("aten::")) {
       if (read_times(event, record)) {
         builder_.add_host_compute({record.begin_ns, record.end_ns});
+      }
+      return;
+    }
+    if (category == Category::kHostOperator && event.name.starts_with("c10d::")) {
+      if (read_times(event, record)) {
+        issued_.push_back({collective_of_name(event.name), record.begin_ns});
       }
       return;
     }
@@ -536,7 +623,9 @@ class ChromeReader {
     }
     for (std::size_t i = builder_.first_record(); i < records.size(); ++i) {
       Record& record = records[i];
-      if (record.kind != RecordKind::kCommunication || record.call != kNoId) {
+      // What a host row has of its own are shapes at most.
+      if (record.kind != RecordKind::kCommunication ||
+          (record.call != kNoId && record.lane != Lane::kHost)) {
         continue;
       }
       const HostCall* call = nullptr;
@@ -554,6 +643,57 @@ class ChromeReader {
       }
     }
   }
+
+  /// Where collectives run on threads of the host (gloo), one begins when a thread is free, and was
+  /// ready when the program called c10d. The threads take them in the order of the calls.
+  void add_ready_of_host() {
+    std::vector<Record>& records = builder_.timeline().records;
+    const auto is_mine = [](const Record& record) {
+      return record.kind == RecordKind::kCommunication && record.lane == Lane::kHost;
+    };
+    std::map<Collective, std::vector<std::size_t>> rows;
+    for (std::size_t i = builder_.first_record(); i < records.size(); ++i) {
+      if (records[i].lane != Lane::kHost) {
+        return;  // a device's collectives are ready when its kernels are done
+      }
+      if (is_mine(records[i])) {
+        rows[records[i].collective].push_back(i);
+      }
+    }
+    std::map<Collective, std::vector<std::int64_t>> calls;
+    for (const Issued& call : issued_) {
+      calls[call.collective].push_back(call.at_ns);
+    }
+    std::uint32_t link = 0;
+    for (auto& [collective, list] : rows) {
+      std::vector<std::int64_t>& issued = calls[collective];
+      std::sort(issued.begin(), issued.end());
+      std::sort(list.begin(), list.end(), [&](std::size_t a, std::size_t b) {
+        return records[a].begin_ns < records[b].begin_ns;
+      });
+      const bool belong =
+          issued.size() == list.size() &&
+          std::equal(list.begin(), list.end(), issued.begin(), [&](std::size_t i, auto at_ns) {
+            return at_ns <= records[i].begin_ns;
+          });
+      for (std::size_t i = 0; belong && i < list.size(); ++i) {
+        records[list[i]].link = link;
+        Record ready;
+        ready.kind = RecordKind::kReady;
+        ready.lane = Lane::kHost;
+        ready.name = records[list[i]].name;
+        ready.link = link++;
+        ready.begin_ns = issued[i];
+        ready.end_ns = issued[i];
+        builder_.add(ready);
+      }
+    }
+  }
+
+  struct Issued {
+    Collective collective;
+    std::int64_t at_ns;
+  };
 
   struct HostCall {
     Interval when;
@@ -584,6 +724,7 @@ class ChromeReader {
   std::optional<TraceFault> fault_;
   AscendRows ascend_;
   std::vector<HostCall> host_calls_;
+  std::vector<Issued> issued_;
 };
 
 }  // namespace

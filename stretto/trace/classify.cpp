@@ -192,7 +192,8 @@ std::uint32_t element_bytes_of(std::string_view dtype) noexcept {
       Type{"bool", 1},         Type{"double", 8},         Type{"float64", 8},
       Type{"long", 8},         Type{"int64", 8},          Type{"uint64", 8},
       Type{"complexfloat", 8}, Type{"complexdouble", 16}, Type{"quint8", 1},
-      Type{"qint8", 1},        Type{"qint32", 4},
+      Type{"qint8", 1},        Type{"qint32", 4},         Type{"long int", 8},
+      Type{"signed char", 1},  Type{"unsigned char", 1},
   };
   if (dtype.size() > 32) {
     return 0;

@@ -565,6 +565,32 @@ class Demo(CliTest):
         self.assertEqual(len(document["files"]), 5)
         for file in document["files"]:
             json.loads((self.directory / file).read_text())
+        self.check_recorded(document["trace"])
+
+    def check_recorded(self, trace):
+        """What it says of the recording is what analyze says of the files that it leaves."""
+        self.assertEqual(trace["ranks"], 2)
+        self.assertEqual(len(trace["files"]), 2)
+        self.assertEqual(len(trace["diagnoses"]), 3)
+        analyzed = self.result(stretto("analyze", *trace["files"], "--json", cwd=self.directory))
+        self.assertEqual(trace["exposed_s"], analyzed["summary"]["exposed_s"])
+        self.assertGreater(trace["exposed_s"], 0)
+        self.assertEqual(
+            [diagnosis["id"] for diagnosis in trace["diagnoses"]],
+            [diagnosis["id"] for diagnosis in analyzed["diagnoses"][:3]],
+        )
+        done = stretto("analyze", pathlib.Path(trace["files"][0]).parent, cwd=self.directory)
+        self.assertEqual(done.stdout.splitlines()[0], trace["verdict"])
+
+    def test_opens_with_the_recording(self):
+        """Also where there is nothing to train on: it comes first."""
+        done = stretto("demo", "--data", self.directory / "none", "--steps", 1, cwd=self.directory)
+        self.assertNotEqual(done.returncode, 0)
+        lines = done.stdout.splitlines()
+        self.assertIn("recorded trace of 2 ranks, PyTorch", lines[0])
+        self.assertTrue(lines[1].startswith("exposed communication"), lines[1])
+        self.assertEqual(sum(line.startswith("- ") for line in lines), 3)
+        self.assertIn("stretto analyze stretto-demo/recorded", done.stdout)
 
     def data_for_demo(self):
         """Two ranks x 512 images: more than the tiny data set has."""

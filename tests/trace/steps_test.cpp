@@ -301,6 +301,65 @@ TEST(Steps, AHostOnlyTraceHasTheHostsSteps) {
   EXPECT_EQ(communication[1].sequence, 0U);
 }
 
+/// Two calls that c10d takes at once; the threads of gloo begin the second when the first is over.
+KinetoText two_on_threads(std::string_view dims, std::string_view type) {
+  const std::string args =
+      R"("Input Dims": )" + std::string(dims) + R"(, "Input type": )" + std::string(type);
+  KinetoText text;
+  text.annotation("ProfilerStep#0", 100, 100)
+      .slice("cpu_op", "c10d::allreduce_", "110", "1", "1")
+      .slice("cpu_op", "c10d::allreduce_", "112", "1", "1")
+      .slice("cpu_op", "c10d::broadcast_", "114", "1", "1")
+      .slice("user_annotation", "gloo:all_reduce", "150", "20", "2", args)
+      .slice("user_annotation", "gloo:all_reduce", "120", "30", "2", args);
+  return text;
+}
+
+TEST(Steps, CollectivesOfTheHostAreReadyWhenTheyAreCalled) {
+  const Trace trace = read(two_on_threads("[]", "[]"));
+  const std::vector<Record> ready = of_kind(trace, RecordKind::kReady);
+  std::vector<Record> communication = of_kind(trace, RecordKind::kCommunication);
+  ASSERT_EQ(ready.size(), 2U);
+  ASSERT_EQ(communication.size(), 2U);
+  std::sort(communication.begin(), communication.end(), [](const Record& a, const Record& b) {
+    return a.begin_ns < b.begin_ns;
+  });
+  for (std::size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(ready[i].link, communication[i].link);
+    EXPECT_EQ(ready[i].step, 0U);
+    EXPECT_EQ(ready[i].lane, Lane::kHost);
+  }
+  EXPECT_EQ(ready[1].begin_ns - ready[0].begin_ns, 2000);
+  EXPECT_EQ(communication[0].begin_ns - ready[0].begin_ns, 10000);
+}
+
+TEST(Steps, CallsAndRowsThatDoNotBelongTogetherGiveNoReady) {
+  KinetoText more = two_on_threads("[]", "[]");
+  more.slice("cpu_op", "c10d::allreduce_", "116", "1", "1");
+  EXPECT_TRUE(of_kind(read(more), RecordKind::kReady).empty());
+  KinetoText early = two_on_threads("[]", "[]");
+  early.slice("user_annotation", "gloo:broadcast", "105", "5", "2");  // begins before its call
+  EXPECT_EQ(of_kind(read(early), RecordKind::kReady).size(), 2U);
+}
+
+TEST(Steps, ShapesOfAHostRowGiveItsBytes) {
+  const auto bytes = [](std::string_view dims, std::string_view type) {
+    return of_kind(read(two_on_threads(dims, type)), RecordKind::kCommunication).at(0).bytes;
+  };
+  EXPECT_EQ(bytes("[[262656]]", R"(["float"])"), 1050624);
+  EXPECT_EQ(bytes("[[3, 5], [2]]", R"(["c10::BFloat16", "c10::BFloat16"])"), 34);
+  EXPECT_EQ(bytes("[[]]", R"(["long int"])"), 8);  // a scalar
+  // Unknown is 0: types that differ or are not known, lists of tensors, counts that do not agree.
+  EXPECT_EQ(bytes("[[3], [2]]", R"(["float", "double"])"), 0);
+  EXPECT_EQ(bytes("[[3]]", R"(["c10::Anything"])"), 0);
+  EXPECT_EQ(bytes("[[[3]]]", R"(["TensorList"])"), 0);
+  EXPECT_EQ(bytes("[[[3]]]", R"(["float"])"), 0);
+  EXPECT_EQ(bytes("[[3]]", "[]"), 0);
+  EXPECT_EQ(bytes("[[9223372036854775807, 9223372036854775807]]", R"(["float"])"), 0);
+  EXPECT_EQ(bytes("[[-3]]", R"(["float"])"), 0);
+  EXPECT_EQ(bytes("12", "true"), 0);
+}
+
 TEST(Steps, AnEmptyTraceHasNone) {
   const Trace trace = read(KinetoText());
   EXPECT_TRUE(trace.timeline.records.empty());
