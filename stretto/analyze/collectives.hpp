@@ -64,8 +64,9 @@ struct CollectiveReport {
 /// @return notes, one for each rank that was shifted.
 std::vector<std::string> align_clocks(Timeline& timeline);
 
-/// What an all_reduce of these ranks costs at least: latency + bytes * seconds_per_byte, a line below
-/// the transfer times of all sizes (slope by Theil and Sen, then lowered until no size is below it).
+/// What an all_reduce of these ranks costs at least: latency + bytes * seconds_per_byte, a line
+/// below the transfer times of all sizes (slope by Theil and Sen, then lowered until no size is
+/// below it).
 struct FittedExchange {
   ExchangeCost cost;
   std::size_t sizes = 0;      ///< Distinct sizes it stands on.
