@@ -521,10 +521,11 @@ class Doctor {
         continue;
       }
       for (const auto& [number, stream] : device->second) {
-        const bool busiest =
-            std::all_of(device->second.begin(), device->second.end(), [&](const auto& other) {
-              return other.second.total_ns <= stream.total_ns;
-            });
+        const bool busiest = std::all_of(device->second.begin(),
+                                         device->second.end(),
+                                         [most_ns = stream.total_ns](const auto& other) {
+                                           return other.second.total_ns <= most_ns;
+                                         });
         const double share = totals.span_ns == 0 ? 0.0
                                                  : static_cast<double>(stream.total_ns) /
                                                        static_cast<double>(totals.span_ns);

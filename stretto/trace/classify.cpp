@@ -206,7 +206,7 @@ std::uint32_t element_bytes_of(std::string_view dtype) noexcept {
   if (name.starts_with("float8")) {
     return 1;
   }
-  const auto known = std::find_if(
+  const auto* const known = std::find_if(
       kTypes.begin(), kTypes.end(), [&](const Type& type) { return type.name == name; });
   return known == kTypes.end() ? 0 : known->bytes;
 }
