@@ -63,7 +63,8 @@ void match_by_sequence(const Timeline& timeline,
       calls[sequence_of(timeline, *record)].records.push_back(record);
     }
   }
-  for (auto& [sequence, call] : calls) {
+  for (auto& entry : calls) {
+    MatchedCall& call = entry.second;  // no binding: clang 14 lets no lambda capture one
     // One rank's twice is not one call of two ranks.
     const bool twice =
         std::adjacent_find(
