@@ -325,7 +325,9 @@ std::optional<FittedExchange> fit_exchange(const CollectiveReport& report) {
         fitted.cost.latency.count() + fitted.cost.seconds_per_byte * point.bytes;
     errors.push_back(std::abs(predicted / point.seconds - 1.0));
   }
-  fitted.median_error = median(std::move(errors));
+  if (points.size() > 2) {
+    fitted.median_error = median(std::move(errors));
+  }
   return fitted;
 }
 

@@ -69,8 +69,9 @@ std::vector<std::string> align_clocks(Timeline& timeline);
 /// below it).
 struct FittedExchange {
   ExchangeCost cost;
-  std::size_t sizes = 0;      ///< Distinct sizes it stands on.
-  double median_error = 0.0;  ///< Of time, relative.
+  std::size_t sizes = 0;  ///< Distinct sizes it stands on.
+  /// Of time, relative. Absent with two sizes, through which a line always goes.
+  std::optional<double> median_error;
 };
 /// Sizes count whose calls are matched, or that one rank alone called ten times or more: the
 /// shortest of them then is near the time on the wire.

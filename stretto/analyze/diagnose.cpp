@@ -258,13 +258,13 @@ class Doctor {
       }
     }
     const std::string evidence = fmt::format(
-        "{:.0f} all_reduces: latency {} each, {} of bytes in all, fitted to {} sizes "
-        "with a median error of {}",
+        "{:.0f} all_reduces: latency {} each, {} of bytes in all, fitted to {} sizes{}",
         calls,
         format(all_.fitted->cost.latency),
         format(Seconds(wire)),
         all_.fitted->sizes,
-        percent(all_.fitted->median_error));
+        all_.fitted->median_error ? " with a median error of " + percent(*all_.fitted->median_error)
+                                  : std::string());
     const double share = latency / (latency + wire);
     if (share > kLatencyBound) {
       say({"latency_bound",

@@ -2,11 +2,14 @@
 #include "stretto/analyze/matching.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
+#include <iterator>
 #include <map>
 #include <unordered_set>
 #include <utility>
 
+#include "stretto/base/statistics.hpp"
 #include "stretto/base/text.hpp"
 
 namespace stretto::detail {
@@ -88,6 +91,34 @@ void match_by_sequence(const Timeline& timeline,
   }
 }
 
+/// Whether calls that were matched by nothing but their order end together on all ranks, apart from
+/// what a difference of clocks explains. Those of a collective do; sends and receives of a pipeline
+/// are of other pairs on each rank.
+bool end_together(const std::vector<MatchedCall>& calls) {
+  constexpr double kNearNs = 50e3;
+  constexpr double kShare = 0.1;  // of the duration
+  const std::size_t ranks = calls.front().records.size();
+  std::vector<double> spreads;
+  std::vector<double> durations;
+  for (std::size_t r = 1; r < ranks; ++r) {
+    std::vector<double> differences;
+    for (const MatchedCall& call : calls) {
+      differences.push_back(static_cast<double>(call.records[r]->end_ns - call.records[0]->end_ns));
+      durations.push_back(static_cast<double>(call.records[r]->end_ns - call.records[r]->begin_ns));
+    }
+    const double offset = median(differences);
+    for (const double difference : differences) {
+      spreads.push_back(std::abs(difference - offset));
+    }
+  }
+  return median(std::move(spreads)) <= std::max(kNearNs, kShare * median(std::move(durations)));
+}
+
+bool is_point_to_point(const Record& record) {
+  return record.collective == Collective::kSendRecv || record.collective == Collective::kSend ||
+         record.collective == Collective::kRecv;
+}
+
 void match_by_order(const Timeline& timeline, std::uint32_t id, Group& group, Matching& matching) {
   const Calls& first = group.by_rank.begin()->second;
   for (const auto& [rank, calls] : group.by_rank) {
@@ -109,13 +140,26 @@ void match_by_order(const Timeline& timeline, std::uint32_t id, Group& group, Ma
         ": not matched, so that waiting for late ranks cannot be told from transfer there");
     return;
   }
+  std::vector<MatchedCall> matched;
   for (std::size_t i = 0; i < first.size(); ++i) {
     MatchedCall call;
     for (const auto& [rank, calls] : group.by_rank) {
       call.records.push_back(calls[i]);
     }
-    matching.calls.push_back(std::move(call));
+    matched.push_back(std::move(call));
   }
+  if (id == kNoId && group.by_rank.size() > 2 &&
+      std::any_of(
+          first.begin(), first.end(), [](const Record* r) { return is_point_to_point(*r); }) &&
+      !end_together(matched)) {
+    matching.unmatched += static_cast<std::int64_t>(first.size());
+    matching.notes.push_back("the " + std::to_string(first.size()) + " sends and receives in " +
+                             describe(timeline, id) +
+                             " do not end together on all ranks: they are of different pairs, and "
+                             "were not matched");
+    return;
+  }
+  std::move(matched.begin(), matched.end(), std::back_inserter(matching.calls));
 }
 
 }  // namespace

@@ -86,7 +86,9 @@ std::string to_json(const Explanation& explanation) {
         {"latency_s", explanation.fitted->cost.latency.count()},
         {"bandwidth_bytes_per_s", per_byte > 0.0 ? ordered_json(1.0 / per_byte) : ordered_json()},
         {"sizes", explanation.fitted->sizes},
-        {"median_error_ratio", explanation.fitted->median_error}};
+        {"median_error_ratio",
+         explanation.fitted->median_error ? ordered_json(*explanation.fitted->median_error)
+                                          : ordered_json()}};
   }
   ordered_json slowdown;
   if (explanation.slowdown) {

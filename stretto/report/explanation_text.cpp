@@ -241,13 +241,15 @@ std::string text_explanation(const Explanation& explanation) {
     if (explanation.fitted) {
       text += fmt::format(
           "bound: exchanges cost {} + bytes / {}, fitted to the recording's own all_reduces of {} "
-          "sizes (median error {}); idle time that is not waiting stays\n",
+          "sizes ({}); idle time that is not waiting stays\n",
           format(explanation.fitted->cost.latency),
           explanation.fitted->cost.seconds_per_byte > 0.0
               ? format(BytesPerSecond(1.0 / explanation.fitted->cost.seconds_per_byte))
               : std::string("unlimited"),
           explanation.fitted->sizes,
-          percent(explanation.fitted->median_error));
+          explanation.fitted->median_error
+              ? "median error " + percent(*explanation.fitted->median_error)
+              : std::string("two sizes cannot tell its error"));
     }
     if (!explanation.summary->bound) {
       const auto& buckets = explanation.summary->buckets;

@@ -361,6 +361,39 @@ TEST(Explain, GroupsThatDoNotAgreeAreLeftAlone) {
   EXPECT_TRUE(report.ranks.empty());
 }
 
+/// Four stages that pass something on: the k-th call of one is not the k-th of the next.
+Timeline pipeline(std::int64_t stage_us) {
+  Timeline timeline;
+  timeline.world_size = 4;
+  const std::uint32_t name = timeline.name_id("ncclDevKernel_SendRecv");
+  for (std::uint32_t rank = 0; rank < 4; ++rank) {
+    for (std::int64_t k = 0; k < 20; ++k) {
+      Record record;
+      record.name = name;
+      record.rank = rank;
+      record.device = 0;
+      record.stream = 20;
+      record.kind = RecordKind::kCommunication;
+      record.lane = Lane::kCommunication;
+      record.collective = Collective::kSendRecv;
+      record.begin_ns = 1000 * (1000 * k + stage_us * rank * (k % 3));
+      record.end_ns = record.begin_ns + 100'000;
+      timeline.records.push_back(record);
+    }
+  }
+  return timeline;
+}
+
+TEST(Explain, SendsOfAPipelineAreNotOneCollective) {
+  const CollectiveReport report = report_collectives(pipeline(300));
+  EXPECT_EQ(report.matched, 0);
+  EXPECT_EQ(report.unmatched, 20);
+  ASSERT_EQ(report.notes.size(), 1U);
+  EXPECT_NE(report.notes[0].find("different pairs"), std::string::npos) << report.notes[0];
+  // An all_to_all of send and receive kernels does end together.
+  EXPECT_EQ(report_collectives(pipeline(0)).matched, 20);
+}
+
 TEST(Explain, WithoutCommunicationNothingIsZero) {
   KinetoText trace;
   trace.launch(0, 1, 1, 1).kernel("gemm", 10, 100, 7, 1);
