@@ -32,6 +32,7 @@ struct AnalyzeFlags {
   bool json = false;
   bool csv = false;
   bool classes = false;
+  std::string as;
   bool quiet = false;
 };
 
@@ -108,7 +109,9 @@ int run_analyze(const AnalyzeFlags& flags, const Context& context) {
   if (!flags.machine.empty()) {
     options.machine = load_machine("--machine", flags.machine);
   }
-  const Trace trace = flags.trace.read(flags.json || flags.csv || flags.quiet);
+  TraceOptions reading = flags.trace;
+  reading.no_align = reading.no_align || !flags.as.empty();  // HTA aligns nothing
+  const Trace trace = reading.read(flags.json || flags.csv || flags.quiet);
   if (!flags.json) {
     std::fputs(warnings_of(trace).c_str(), stderr);
   }
@@ -123,6 +126,8 @@ int run_analyze(const AnalyzeFlags& flags, const Context& context) {
     result = document_of(context, trace, explanation)
                  .dump(2, ' ', false, ordered_json::error_handler_t::replace) +
              "\n";
+  } else if (!flags.as.empty()) {
+    result = text_as_hta(as_hta(trace.timeline, trace.zero_ns));
   } else if (flags.classes) {
     result = class_table(trace);
   } else if (!flags.per.empty() || flags.csv) {
@@ -164,6 +169,11 @@ Action add_analyze(CLI::App& app) {
       ->type_name("M");
   app.add_option("-o,--output", flags->output, "Write the result there instead of to stdout")
       ->type_name("FILE");
+  app.add_option("--as",
+                 flags->as,
+                 "hta: the numbers of Holistic Trace Analysis, and what makes them differ")
+      ->check(CLI::IsMember({"hta"}))
+      ->type_name("TOOL");
   app.add_flag("--classes", flags->classes, "List which kernels count as what, and by which rule");
   app.add_flag("--json", flags->json, "One JSON document on stdout");
   app.add_flag("--csv", flags->csv, "The table of --per (default bucket) as CSV");

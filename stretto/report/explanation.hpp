@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "stretto/analyze/as_hta.hpp"
 #include "stretto/analyze/explain.hpp"
 
 namespace stretto {
@@ -26,6 +27,9 @@ enum class Per : std::uint8_t { kRank, kStep, kCollective, kBucket };
 [[nodiscard]] std::string csv_table(const Explanation& explanation,
                                     const std::vector<StepNumbers>& steps,
                                     Per per);
+
+/// HTA's numbers of each rank, and where they part from exact ones.
+[[nodiscard]] std::string text_as_hta(const std::vector<AsHta>& ranks);
 
 /// A JSON object with the members summary, buckets, collectives, stragglers, diagnoses...
 [[nodiscard]] std::string to_json(const Explanation& explanation);

@@ -288,6 +288,10 @@ void put_together(Trace& trace, std::vector<std::size_t> first_records) {
   if (timeline.records.empty()) {
     return;
   }
+  // By whole microseconds: what a time's fraction was stays to be seen.
+  constexpr std::int64_t kMicrosecond = 1000;
+  earliest -= ((earliest % kMicrosecond) + kMicrosecond) % kMicrosecond;
+  trace.zero_ns = earliest;
   for (Record& record : timeline.records) {
     record.begin_ns -= earliest;
     record.end_ns -= earliest;

@@ -62,6 +62,7 @@ struct Trace {
   Timeline timeline;
   std::vector<TraceFile> files;
   std::vector<std::string> notes;  ///< What concerns all of them: ranks that are missing.
+  std::int64_t zero_ns = 0;        ///< The timeline's time 0 in the first file's own times.
 };
 
 struct TraceReadOptions {

@@ -3,10 +3,14 @@
 // them (shared/traces/reference_overlap.py, in decimal arithmetic) and against what Ascend's
 // profiler says of its own.
 #include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -14,6 +18,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "stretto/analyze/as_hta.hpp"
 #include "stretto/analyze/devices.hpp"
 #include "stretto/base/intervals.hpp"
 #include "stretto/trace/trace.hpp"
@@ -221,6 +226,63 @@ TEST_P(Reference, EveryValueToTheNanosecond) {
   expect_devices(trace, expected());
   expect_host(trace, expected());
   expect_kernels(trace, expected());
+}
+
+/// `14.31 / 15.14; 506512 / 113012 / 41026 / 660550`: overlap without and with the last step, then
+/// idle, compute, non-compute and kernel time with it. What HTA 0.6.1 printed of these files.
+TEST_P(Reference, AsHtaPrintsIt) {
+  const std::string printed = expected().value("hta", "");
+  std::array<char, 16> without{};
+  std::array<char, 16> with{};
+  std::array<long long, 4> us{};
+  if (std::sscanf(printed.c_str(),  // NOLINT(cert-err34-c): a format of our own
+                  "%15s / %15[^;]; %lld / %lld / %lld / %lld",
+                  without.data(),
+                  with.data(),
+                  &us[0],
+                  &us[1],
+                  &us[2],
+                  &us[3]) != 6) {
+    GTEST_SKIP() << "HTA gave no numbers for this file: " << printed;
+  }
+  const Trace trace = read();
+  const std::vector<AsHta> ranks = as_hta(trace.timeline, trace.zero_ns);
+  if (GetParam().file == "hta_mtia_hccl_rank0.json.gz") {
+    EXPECT_TRUE(
+        ranks.empty());  // HTA takes host events of MTIA that carry a stream for device rows
+    return;
+  }
+  ASSERT_EQ(ranks.size(), 1U);
+  const auto text = [](const HtaNumbers& numbers) {
+    const auto percent = numbers.overlap_percent();
+    // HTA rounds to two decimals and prints what Python prints of that.
+    return percent ? json(std::round(*percent * 100.0) / 100.0).dump() : std::string("nan");
+  };
+  EXPECT_EQ(text(ranks[0].stages.back().numbers), without.data());
+  EXPECT_EQ(text(ranks[0].with_last_step), with.data());
+  // HTA counts all rows that carry a stream: synchronisation in the first three, host rows of
+  // Triton (category cpu_op, stream 0) in the others, as compute.
+  const std::set<std::string> more_rows = {"hta_a100_alexnet_cuda_sync.json.gz",
+                                           "hta_a100_event_sync.json.gz",
+                                           "hta_a100_event_sync_multi_stream.json.gz",
+                                           "hta_a100_triton.json.gz",
+                                           "tracelens_b200x8_eager_rank0.json.gz",
+                                           "tracelens_torch_compile.json.gz"};
+  const HtaNumbers& numbers = ranks[0].with_last_step;
+  if (GetParam().file == "tracelens_h100_owlv2.json.gz") {
+    // HTA misses 77 us of copies here; why is not known.
+    EXPECT_EQ(numbers.compute_ns, us[1] * 1000);
+    EXPECT_EQ(numbers.kernel_time_ns, us[3] * 1000);
+    return;
+  }
+  if (more_rows.contains(GetParam().file)) {
+    EXPECT_NE(numbers.idle_ns + numbers.kernel_time_ns, (us[0] + us[3]) * 1000);
+    return;
+  }
+  EXPECT_EQ(numbers.idle_ns, us[0] * 1000);
+  EXPECT_EQ(numbers.compute_ns, us[1] * 1000);
+  EXPECT_EQ(numbers.non_compute_ns(), us[2] * 1000);
+  EXPECT_EQ(numbers.kernel_time_ns, us[3] * 1000);
 }
 
 class AscendReference : public Reference {};
