@@ -196,7 +196,8 @@ TEST_F(Nsys, ReadsANewExport) {
   EXPECT_EQ(totals.copy_count, 1);
   EXPECT_EQ(trace.files[0].unlinked, 1U);  // the copy
   EXPECT_EQ(trace.files[0].base_ns, 1779782330176752435);
-  EXPECT_EQ(trace.timeline.origin_unix_ns, 1779782330176752435 + 40);
+  // Time 0 is the first begin, by whole microseconds of the file: here its own 0.
+  EXPECT_EQ(trace.timeline.origin_unix_ns, 1779782330176752435);
   // The full name, not the short one; of two launches each leads to its kernel, the third nowhere.
   EXPECT_EQ(name_of(trace, of_kind(trace, RecordKind::kCompute).at(0)), "gemm<float>(int)");
   EXPECT_EQ(of_kind(trace, RecordKind::kEnqueue).size(), 2U);
