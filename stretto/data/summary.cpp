@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "stretto/data/summary.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -171,8 +172,8 @@ Summary summary_from_json(std::string_view text, std::string_view where) {
     bucket.exposed = json.at("exposed_s").seconds();
     // Results of versions before these were written have none.
     bucket.started = read_optional_seconds(json, "started_s").value_or(bucket.launched);
-    bucket.transfer =
-        read_optional_seconds(json, "transfer_s").value_or(bucket.ended - bucket.started);
+    bucket.transfer = read_optional_seconds(json, "transfer_s")
+                          .value_or(std::max(Seconds(0), bucket.ended - bucket.started));
     if (const auto name = json.find("collective")) {
       bucket.collective = read_name<Collective>(*name, Collective::kSendRecv);
     }

@@ -243,7 +243,9 @@ TEST_P(Reference, AsHtaPrintsIt) {
                   &us[1],
                   &us[2],
                   &us[3]) != 6) {
-    GTEST_SKIP() << "HTA gave no numbers for this file: " << printed;
+    // HTA gave no numbers for this file: an exception, or it could not load it.
+    EXPECT_TRUE(printed.empty() || printed.find("Error") != std::string::npos) << printed;
+    return;
   }
   const Trace trace = read();
   const std::vector<AsHta> ranks = as_hta(trace.timeline, trace.zero_ns);

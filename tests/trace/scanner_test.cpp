@@ -786,7 +786,7 @@ std::optional<std::int64_t> exact_ns(std::string digits, int exponent, bool nega
     const auto places = static_cast<std::size_t>(-exponent);
     digits = std::string(places, '0') + digits;
     below = digits.substr(digits.size() - places);
-    digits.resize(digits.size() - places);
+    digits.erase(digits.size() - places);
   }
   digits.erase(0, std::min(digits.find_first_not_of('0'), digits.size()));
   if (digits.size() > 19) {
