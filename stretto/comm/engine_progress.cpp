@@ -22,9 +22,6 @@ constexpr auto kCallerSpin = std::chrono::microseconds(50);
 constexpr auto kBackgroundSpin = std::chrono::microseconds(2);
 // How often a sleeping driver with operations in flight looks for dead peers and time-outs.
 constexpr auto kHeartbeat = std::chrono::milliseconds(20);
-// A processor that idles takes tens of microseconds to wake up for a timer, a busy one few. What a
-// sleep until an emulated arrival was late by, the next ends earlier; at most by this.
-constexpr Nanoseconds kMostLate = std::chrono::microseconds(100);
 
 void relax() {
 #if defined(__x86_64__)
@@ -105,12 +102,6 @@ void Engine::run(const std::stop_token& stop) {
     prefer_this_thread();
   }
   Nanoseconds next_heartbeat = now() + kHeartbeat;
-  ModelTime late = 0;  // by how much sleeps have lately ended after their time
-  // Emulated arrivals for which it is too late to sleep are waited for awake.
-  const auto due_soon = [&](Nanoseconds at) {
-    const ModelTime next = transport_->next_event();
-    return next != 0 && next - late <= at.count();
-  };
   while (!stop.stop_requested()) {
     bool busy_now = false;
     ModelTime event = 0;
@@ -134,10 +125,7 @@ void Engine::run(const std::stop_token& stop) {
             last_progress = at;
           }
           if (at - last_progress > kBackgroundSpin) {
-            if (!due_soon(at.time_since_epoch())) {
-              break;
-            }
-            std::this_thread::yield();  // the core may be the one of the rank that is waited for
+            break;
           }
         }
       }
@@ -156,8 +144,8 @@ void Engine::run(const std::stop_token& stop) {
     ModelTime until = 0;
     if (busy_now) {
       until = std::max(next_heartbeat, now()).count() + 1;
-      if (event != 0 && event - late < until) {
-        until = event - late;
+      if (event != 0 && event < until) {
+        until = event;
       }
     }
     transport_->sleep(busy_now, until, [this, &stop, busy_now] {
@@ -165,9 +153,6 @@ void Engine::run(const std::stop_token& stop) {
              (callers_.load(std::memory_order_seq_cst) == 0 &&
               (background_posted_.load(std::memory_order_seq_cst) || (!busy_now && busy())));
     });
-    if (const ModelTime over = now().count() - until; event != 0 && over > 0) {
-      late = std::min(late + (over - late) / 4, kMostLate.count());
-    }
   }
 }
 
