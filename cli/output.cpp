@@ -22,7 +22,7 @@ std::string reason() {
 
 bool is_terminal(int descriptor) {
   // Read once, before any thread is started.
-  const char* term = std::getenv("TERM");  // NOLINT(concurrency-mt-unsafe)
+  const char* term = std::getenv("TERM");  // NOLINT(concurrency-mt-unsafe): see above
   return isatty(descriptor) == 1 && (term == nullptr || std::string_view(term) != "dumb");
 }
 

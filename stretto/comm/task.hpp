@@ -18,7 +18,7 @@ namespace stretto::detail {
 class [[nodiscard]] Task {
  public:
   // The language asks for this name.
-  struct promise_type {  // NOLINT(readability-identifier-naming)
+  struct promise_type {  // NOLINT(readability-identifier-naming): the language's
     Group::Resumer* resumer = nullptr;
     std::coroutine_handle<> awaiter;
     std::exception_ptr failure;

@@ -29,7 +29,8 @@ namespace {
 using nlohmann::json;
 
 std::filesystem::path shared_traces() {
-  const char* other = std::getenv("STRETTO_SHARED_TRACES");  // NOLINT(concurrency-mt-unsafe)
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): no thread has been started
+  const char* other = std::getenv("STRETTO_SHARED_TRACES");
   return other != nullptr ? std::filesystem::path(other)
                           : std::filesystem::path(STRETTO_SHARED_TRACES_DIR);
 }
