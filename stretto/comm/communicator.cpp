@@ -48,6 +48,14 @@ void check(const detail::Call& call, int size) {
            std::to_string(*call.options.slot),
            "at most " + std::to_string(kMaxSlot));
   }
+  if (!can_run(call.options.algorithm)) {
+    throw Error(ErrorCode::kUnavailable,
+                {"this version cannot run that algorithm",
+                 std::string(to_string(call.kind)),
+                 std::string(to_string(call.options.algorithm)),
+                 "auto, direct or ring",
+                 {}});
+  }
   if (call.peer < -1 || call.peer >= size) {
     refuse(
         call.kind, "no such rank", std::to_string(call.peer), "0 to " + std::to_string(size - 1));

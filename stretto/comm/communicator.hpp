@@ -47,6 +47,12 @@ struct CallOptions {
 };
 inline constexpr std::uint32_t kMaxSlot = (1U << 24) - 1;
 
+/// Whether a Communicator of this version runs it; the others have a price in simulate/ only, and
+/// asking for one is an Error kUnavailable.
+[[nodiscard]] constexpr bool can_run(Algorithm algorithm) noexcept {
+  return algorithm <= Algorithm::kRing;
+}
+
 /// Rank r's part of a tensor in reduce_scatter and all_gather: elements [begin, end). Parts are
 /// multiples of 16 elements except the last, and as equal as that allows; small tensors leave some
 /// ranks without a part.

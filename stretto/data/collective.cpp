@@ -26,8 +26,24 @@ constexpr std::array<std::string_view, 11> kCollectives = {"none",
                                                            "all_to_all",
                                                            "send_recv"};
 constexpr std::array<std::string_view, 4> kReduceOps = {"sum", "mean", "min", "max"};
-constexpr std::array<std::string_view, 3> kAlgorithms = {"auto", "direct", "ring"};
-constexpr std::array<std::string_view, 2> kSchedules = {"serial", "overlap"};
+constexpr std::array kAlgorithms = {std::string_view("auto"),
+                                    std::string_view("direct"),
+                                    std::string_view("ring"),
+                                    std::string_view("recursive_doubling"),
+                                    std::string_view("halving_doubling"),
+                                    std::string_view("binomial_tree"),
+                                    std::string_view("pipelined_chain"),
+                                    std::string_view("double_binary_tree"),
+                                    std::string_view("in_switch"),
+                                    std::string_view("hierarchical"),
+                                    std::string_view("hierarchical_pipelined"),
+                                    std::string_view("leader"),
+                                    std::string_view("parameter_server"),
+                                    std::string_view("pairwise"),
+                                    std::string_view("bruck")};
+static_assert(kAlgorithms.size() == static_cast<std::size_t>(kLastAlgorithm) + 1);
+constexpr std::array<std::string_view, 2> kBases = {"measured", "assumed"};
+constexpr std::array<std::string_view, 3> kSchedules = {"serial", "overlap", "priority"};
 
 template <typename Enum>
 std::string_view name_of(Enum value, std::span<const std::string_view> names) noexcept {
@@ -50,6 +66,9 @@ Enum enum_of(std::string_view name,
 
 }  // namespace
 
+std::string_view to_string(Basis basis) noexcept {
+  return name_of(basis, kBases);
+}
 std::string_view to_string(Collective collective) noexcept {
   return name_of(collective, kCollectives);
 }
@@ -63,6 +82,12 @@ std::string_view to_string(Schedule schedule) noexcept {
   return name_of(schedule, kSchedules);
 }
 
+Basis basis_from_string(std::string_view name) {
+  return enum_of<Basis>(name, kBases, "basis");
+}
+Collective collective_from_string(std::string_view name) {
+  return enum_of<Collective>(name, kCollectives, "collective");
+}
 Algorithm algorithm_from_string(std::string_view name) {
   return enum_of<Algorithm>(name, kAlgorithms, "algorithm");
 }

@@ -7,6 +7,12 @@
 /// Small enumerations that the five nouns and the runtime share. The text of each is its JSON form.
 namespace stretto {
 
+/// Where a number comes from. Printed beside it, always.
+enum class Basis : std::uint8_t { kMeasured, kAssumed };
+[[nodiscard]] std::string_view to_string(Basis basis) noexcept;
+/// @throws Error kInvalidArgument listing the known names.
+[[nodiscard]] Basis basis_from_string(std::string_view name);
+
 enum class Collective : std::uint8_t {
   kNone,
   kAllReduce,
@@ -22,6 +28,8 @@ enum class Collective : std::uint8_t {
               ///< which.
 };
 [[nodiscard]] std::string_view to_string(Collective collective) noexcept;
+/// @throws Error kInvalidArgument listing the known names.
+[[nodiscard]] Collective collective_from_string(std::string_view name);
 
 enum class ReduceOp : std::uint8_t { kSum, kMean, kMin, kMax };
 [[nodiscard]] std::string_view to_string(ReduceOp op) noexcept;
@@ -31,15 +39,30 @@ enum class Algorithm : std::uint8_t {
   kDirect,  ///< Every rank reduces its part from all others, in rank order 0..P-1: the result does
             ///< not depend on how the tensor was cut, so neither on the plan.
   kRing,    ///< Reduce-scatter and all-gather around a ring. Same plan, same bits.
+  // From here on: what simulate/ can price; a communicator says which of them it can run.
+  kRecursiveDoubling,
+  kHalvingDoubling,        ///< Recursive halving, then recursive doubling (Rabenseifner).
+  kBinomialTree,           ///< Reduce to rank 0 and broadcast, each over a binomial tree.
+  kPipelinedChain,         ///< Reduce and broadcast along a chain, in segments.
+  kDoubleBinaryTree,       ///< Two trees that each carry half (Sanders, Speck, Traeff).
+  kInSwitch,               ///< The switches add: NVLink SHARP, InfiniBand SHARP.
+  kHierarchical,           ///< Reduce-scatter inside, all-reduce between, all-gather inside.
+  kHierarchicalPipelined,  ///< The same in chunks, so that the levels work at the same time.
+  kLeader,                 ///< Reduce to one rank of each node, all-reduce between them, broadcast.
+  kParameterServer,
+  kPairwise,  ///< Of all_to_all: P - 1 rounds, each with another partner.
+  kBruck,     ///< Of all_gather and all_to_all: fewer, larger messages.
 };
+inline constexpr Algorithm kLastAlgorithm = Algorithm::kBruck;
 [[nodiscard]] std::string_view to_string(Algorithm algorithm) noexcept;
 /// @throws Error kInvalidArgument listing the known names.
 [[nodiscard]] Algorithm algorithm_from_string(std::string_view name);
 
 /// When communication may happen in a step.
 enum class Schedule : std::uint8_t {
-  kSerial,   ///< After the whole backward pass.
-  kOverlap,  ///< As soon as a bucket's gradients are ready.
+  kSerial,    ///< After the whole backward pass.
+  kOverlap,   ///< As soon as a bucket's gradients are ready.
+  kPriority,  ///< As kOverlap, and on into the next forward pass: what it needs first goes first.
 };
 [[nodiscard]] std::string_view to_string(Schedule schedule) noexcept;
 /// @throws Error kInvalidArgument listing the known names.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "stretto/base/units.hpp"
+#include "stretto/data/collective.hpp"
 
 namespace stretto {
 
@@ -17,6 +18,23 @@ struct Level {
   Seconds latency{};           ///< Per message, however small.
   BytesPerSecond bandwidth{};  ///< Per direction: of each rank on the innermost level; of each
                                ///< group, shared by its ranks, on outer ones.
+  /// Its switches add (NVLink SHARP, InfiniBand SHARP), at this fraction of the bandwidth, up to 1;
+  /// 0: they do not.
+  double in_switch_efficiency = 0.0;
+};
+
+/// One measured point of a curve.
+struct CurvePoint {
+  Bytes size{};  ///< Of the whole tensor, as nccl-tests count it.
+  Seconds time{};
+};
+
+/// What one collective was measured to take on the first `ranks` ranks of the machine.
+struct CollectiveCurve {
+  Collective collective = Collective::kAllReduce;
+  Algorithm algorithm = Algorithm::kAuto;  ///< kAuto: whatever the library chose.
+  int ranks = 0;
+  std::vector<CurvePoint> points;  ///< Sizes increase; times need not (libraries switch protocol).
 };
 
 /// How a machine communicates. Ranks are numbered innermost first: with levels of 4 and 2, ranks
@@ -24,6 +42,12 @@ struct Level {
 struct Machine {
   std::string name;           ///< Preset, file or the spec it was read from.
   std::vector<Level> levels;  ///< Innermost first. Never empty.
+  Basis basis = Basis::kAssumed;
+  std::string source;                   ///< For people: where the figures come from.
+  std::vector<CollectiveCurve> curves;  ///< Count for more than what latency and bandwidth say.
+  /// How much longer compute takes while communication runs beside it: 1.1 is a tenth longer.
+  double compute_slowdown = 1.0;
+  BytesPerSecond reduction{};  ///< At which one rank adds; 0: adding takes no time of its own.
 
   /// Product of the group sizes.
   [[nodiscard]] int ranks() const noexcept;

@@ -18,15 +18,6 @@ namespace {
 using detail::JsonValue;
 using nlohmann::ordered_json;
 
-Basis read_basis(const JsonValue& json) {
-  for (const Basis basis : {Basis::kMeasured, Basis::kAssumed}) {
-    if (json.text() == to_string(basis)) {
-      return basis;
-    }
-  }
-  json.fail_type("'measured' or 'assumed'");
-}
-
 ProfileTensor read_tensor(const JsonValue& json, std::int64_t& total_elements) {
   json.allow_only({"name", "dtype", "shape", "ready_s"});
   ProfileTensor tensor;
@@ -57,10 +48,6 @@ Seconds read_time_after(const JsonValue& json, Seconds earlier, std::string_view
 }
 
 }  // namespace
-
-std::string_view to_string(Basis basis) noexcept {
-  return basis == Basis::kMeasured ? "measured" : "assumed";
-}
 
 std::int64_t ProfileTensor::elements() const noexcept {
   return detail::checked_elements(shape).value_or(0);
@@ -121,7 +108,8 @@ StepProfile step_profile_from_json(std::string_view text, std::string_view where
   StepProfile profile;
   profile.model = root.at("model").text();
   profile.batch = root.at("batch").integer(0, std::numeric_limits<std::int32_t>::max());
-  profile.basis = read_basis(root.at("basis"));
+  const JsonValue basis = root.at("basis");
+  profile.basis = basis.located([&] { return basis_from_string(basis.text()); });
   profile.assumptions = root.at("assumptions").text();
   profile.beside_communication = root.at("beside_communication").boolean();
   profile.forward_end = root.at("forward_end_s").seconds();

@@ -8,12 +8,9 @@
 
 #include "stretto/base/dtype.hpp"
 #include "stretto/base/units.hpp"
+#include "stretto/data/collective.hpp"
 
 namespace stretto {
-
-/// Where a number comes from. Printed beside it, always.
-enum class Basis : std::uint8_t { kMeasured, kAssumed };
-[[nodiscard]] std::string_view to_string(Basis basis) noexcept;
 
 /// One trainable tensor and the moment its gradient is complete.
 struct ProfileTensor {

@@ -161,7 +161,7 @@ constexpr auto all_of() {
 constexpr auto kAllKinds = all_of<RecordKind, RecordKind::kAnnotation>();
 constexpr auto kAllLanes = all_of<Lane, Lane::kHost>();
 constexpr auto kAllCollectives = all_of<Collective, Collective::kSendRecv>();
-constexpr auto kAllAlgorithms = all_of<Algorithm, Algorithm::kRing>();
+constexpr auto kAllAlgorithms = all_of<Algorithm, kLastAlgorithm>();
 
 std::vector<Record> read_records(const JsonValue& json, std::size_t names, std::size_t calls) {
   const Columns columns(json);

@@ -76,6 +76,24 @@ struct Session::Impl {
   }
 
   void check_types(const Plan& checked) const {
+    if (options.schedule == Schedule::kPriority) {
+      throw Error(ErrorCode::kUnavailable,
+                  {"this version cannot run that schedule",
+                   "schedule",
+                   std::string(to_string(options.schedule)),
+                   "serial or overlap",
+                   "simulate() predicts it."});
+    }
+    for (std::size_t b = 0; b < checked.buckets.size(); ++b) {
+      if (!can_run(checked.buckets[b].algorithm)) {
+        throw Error(ErrorCode::kUnavailable,
+                    {"this version cannot run that algorithm",
+                     "bucket " + std::to_string(b),
+                     std::string(to_string(checked.buckets[b].algorithm)),
+                     "auto, direct or ring",
+                     "simulate() predicts it."});
+      }
+    }
     for (const TensorSpec& tensor : checked.tensors) {
       if (options.op == ReduceOp::kMean && !is_floating(tensor.dtype)) {
         throw Error(

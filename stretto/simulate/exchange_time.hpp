@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "stretto/base/units.hpp"
+#include "stretto/data/collective.hpp"
+#include "stretto/data/machine.hpp"
+
+namespace stretto {
+
+/// latency + bytes * seconds_per_byte: what one algorithm takes for one collective.
+struct CostLine {
+  Seconds latency{};
+  double seconds_per_byte = 0.0;
+  Algorithm algorithm = Algorithm::kAuto;
+  [[nodiscard]] Seconds operator()(Bytes size) const noexcept {
+    return latency + Seconds(seconds_per_byte * static_cast<double>(size.count()));
+  }
+};
+
+/// How long one exchange of n bytes keeps its stream busy, for n > 0; 0 for n = 0.
+///
+/// Either the cheapest of some lines, one per algorithm, for which plan() is exact in linear time;
+/// or any function that does not fall when n grows, which takes quadratic time.
+class ExchangeTime {
+ public:
+  /// Free: one rank has nobody to talk to.
+  ExchangeTime() : ExchangeTime(std::vector<CostLine>{CostLine{}}) {}
+  /// @throws Error kInvalidArgument: no line, or one with a negative or infinite number.
+  explicit ExchangeTime(std::vector<CostLine> lines);
+  /// Measured points, ends included: between two of them straight in log(size), log(time); below
+  /// the first its time; above the last its time per byte. A point that is quicker than a smaller
+  /// one is the time of the smaller sizes too (one could always pad), so that more bytes never take
+  /// less time.
+  /// @throws Error kInvalidArgument: no point, sizes that do not increase, times not above zero.
+  explicit ExchangeTime(std::span<const CurvePoint> points);
+
+  [[nodiscard]] Seconds operator()(Bytes size) const noexcept;
+  /// Which algorithm the cheapest line is of; kAuto on a curve.
+  [[nodiscard]] Algorithm algorithm(Bytes size) const noexcept;
+  /// Empty for a curve.
+  [[nodiscard]] std::span<const CostLine> lines() const noexcept { return lines_; }
+  /// Lines with latency >= 0 that no point of this function is below, up to `most` bytes in one
+  /// exchange: whatever is cut how, `total` bytes take at least the largest of their values.
+  [[nodiscard]] std::vector<CostLine> lower_lines(Bytes most) const;
+  /// As it would be with latencies and times per byte multiplied by these.
+  [[nodiscard]] ExchangeTime scaled(double latency, double seconds_per_byte) const;
+
+ private:
+  std::vector<CostLine> lines_;
+  std::vector<double> log_size_;  // of a curve
+  std::vector<double> log_time_;
+};
+
+}  // namespace stretto
