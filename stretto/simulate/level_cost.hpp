@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "stretto/base/units.hpp"
+#include "stretto/data/collective.hpp"
+#include "stretto/data/machine.hpp"
+#include "stretto/simulate/cost_formulas.hpp"
+
+/// The formulas over the levels of a machine. Private to simulate/; derived in docs/costs.md.
+namespace stretto::detail {
+
+/// A level with more than one member.
+struct CostLevel {
+  int members = 1;
+  double inside = 1.0;  ///< Ranks in one member: they share its link.
+  LinkCost whole;       ///< The member's link when one of its ranks uses it.
+  LinkCost share;       ///< One rank's share of it when all do.
+  double in_switch_efficiency = 0.0;
+};
+
+/// Innermost first; empty for one rank.
+[[nodiscard]] std::vector<CostLevel> cost_levels(const Machine& machine);
+
+/// What one algorithm takes: a line, or a pipeline whose segments depend on the size.
+struct LevelCost {
+  CostLine line;
+  std::optional<cost::Pipeline> pipeline;
+  [[nodiscard]] Seconds operator()(Bytes size) const {
+    return pipeline ? cost::best_pipeline(*pipeline, size) : line(size);
+  }
+};
+
+/// Nothing if the algorithm does not do this collective on these levels. kAuto does none.
+[[nodiscard]] std::optional<LevelCost> level_cost(std::span<const CostLevel> levels,
+                                                  Collective collective,
+                                                  Algorithm algorithm);
+
+/// The algorithms worth comparing for a collective on these levels, in the order of the
+/// enumerators.
+[[nodiscard]] std::vector<Algorithm> candidates(std::span<const CostLevel> levels,
+                                                Collective collective);
+
+}  // namespace stretto::detail
