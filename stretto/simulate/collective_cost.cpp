@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -104,21 +103,10 @@ std::vector<CurvePoint> sample(const Machine& group,
                                Collective collective,
                                Algorithm algorithm,
                                Bytes most) {
-  constexpr double kPerDoubling = 8.0;
   std::vector<CurvePoint> points;
-  const auto add = [&](std::int64_t bytes) {
-    if (points.empty() || bytes > points.back().size.count()) {
-      points.push_back({Bytes(bytes), collective_time(group, collective, algorithm, Bytes(bytes))});
-    }
-  };
-  for (int i = 0;; ++i) {
-    const double bytes = std::round(std::exp2(i / kPerDoubling));
-    if (bytes >= static_cast<double>(most.count())) {
-      break;
-    }
-    add(static_cast<std::int64_t>(bytes));
+  for (const Bytes size : detail::sample_sizes(most)) {
+    points.push_back({size, collective_time(group, collective, algorithm, size)});
   }
-  add(std::max<std::int64_t>(1, most.count()));
   return points;
 }
 

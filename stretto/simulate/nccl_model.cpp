@@ -10,6 +10,7 @@
 
 #include "stretto/base/error.hpp"
 #include "stretto/base/text.hpp"
+#include "stretto/simulate/level_cost.hpp"
 
 namespace stretto {
 namespace {
@@ -477,6 +478,14 @@ std::vector<NcclPrediction> nccl_choices(const NcclSystem& system,
 
 NcclPrediction predict_nccl(const NcclSystem& system, Collective collective, Bytes size) {
   return nccl_choices(system, collective, size).front();
+}
+
+std::vector<CurvePoint> nccl_curve(const NcclSystem& system, Collective collective, Bytes most) {
+  std::vector<CurvePoint> points;
+  for (const Bytes size : detail::sample_sizes(most)) {
+    points.push_back({size, predict_nccl(system, collective, size).time});
+  }
+  return points;
 }
 
 }  // namespace stretto

@@ -114,8 +114,9 @@ TEST(CostFormulas, PointToPointAsksFirstAboveTheThreshold) {
   EXPECT_DOUBLE_EQ(cost::point_to_point(Bytes(9), kLink, Bytes(8)).count(), 12);
 }
 
-std::vector<std::vector<Bytes>> matrix(std::vector<std::vector<std::int64_t>> rows) {
+std::vector<std::vector<Bytes>> matrix(const std::vector<std::vector<std::int64_t>>& rows) {
   std::vector<std::vector<Bytes>> result;
+  result.reserve(rows.size());
   for (const auto& row : rows) {
     result.emplace_back(row.begin(), row.end());
   }

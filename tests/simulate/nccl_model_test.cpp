@@ -14,6 +14,7 @@
 #include <rapidcheck/gtest.h>
 
 #include "stretto/base/error.hpp"
+#include "stretto/simulate/exchange_time.hpp"
 
 namespace stretto {
 namespace {
@@ -121,6 +122,21 @@ TEST(NcclModel, NothingToDoIsFreeAndUnknownCollectivesAreErrors) {
   EXPECT_EQ(us(predict_nccl(nccl_system("h100", 1), Collective::kAllReduce, Bytes(0))), 0.0);
   EXPECT_EQ(us(predict_nccl(nccl_system("h100", 1, 1), Collective::kAllReduce, Bytes(9))), 0.0);
   EXPECT_THROW((void)predict_nccl(nccl_system("h100", 1), Collective::kAllToAll, Bytes(9)), Error);
+}
+
+TEST(NcclModel, AsACurveForPlanning) {
+  const NcclSystem system = nccl_system("h100", 1);
+  const std::vector<CurvePoint> points =
+      nccl_curve(system, Collective::kAllReduce, Bytes(100'000'000));
+  EXPECT_EQ(points.front().size, Bytes(1));
+  EXPECT_EQ(points.back().size, Bytes(100'000'000));
+  const ExchangeTime time(points);
+  for (const std::int64_t size : {10, 5'000, 777'777, 30'000'000}) {
+    EXPECT_NEAR(time(Bytes(size)) / predict_nccl(system, Collective::kAllReduce, Bytes(size)).time,
+                1.0,
+                0.02)
+        << size;
+  }
 }
 
 RC_GTEST_PROP(NcclModel, ChoicesAreSortedAndTheFirstIsThePrediction, ()) {
