@@ -64,18 +64,6 @@ std::vector<double> factors(const std::vector<std::string>& texts, int ranks) {
   return result;
 }
 
-/// An affine cost fitted to the all-reduces of a trace; its halves cost half.
-ExchangeCosts fitted_costs(const FittedExchange& fitted, int ranks) {
-  const CostLine whole{fitted.cost.latency, fitted.cost.seconds_per_byte, Algorithm::kAuto};
-  const CostLine half{fitted.cost.latency / 2, fitted.cost.seconds_per_byte / 2, Algorithm::kAuto};
-  ExchangeCosts costs;
-  costs.all_reduce = ExchangeTime(std::vector<CostLine>{whole});
-  costs.reduce_scatter = ExchangeTime(std::vector<CostLine>{half});
-  costs.all_gather = costs.reduce_scatter;
-  costs.ranks = ranks;
-  return costs;
-}
-
 }  // namespace
 
 Machine with_ranks(const Machine& machine, int ranks) {
@@ -211,7 +199,7 @@ PlanInput::Loaded PlanInput::load(bool quiet) const {
     loaded.measured = explanation.summary;
     if (explanation.fitted) {
       const int ranks = static_cast<int>(std::max<std::uint32_t>(1, read.timeline.world_size));
-      fitted = fitted_costs(*explanation.fitted, ranks);
+      fitted = costs_of(*explanation.fitted, ranks);
       loaded.costs_basis =
           fmt::format("fitted to the trace's all_reduces of {} sizes: {} + {:.4g} s/GB (measured)",
                       explanation.fitted->sizes,

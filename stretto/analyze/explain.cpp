@@ -59,6 +59,33 @@ std::optional<Seconds> Explanation::least_exposed() const {
       *summary->bound - (summary->step - summary->exposed), Seconds(0), summary->exposed);
 }
 
+namespace {
+
+std::optional<Certificate> certificate_of(const Timeline& timeline,
+                                          const Explanation& explanation,
+                                          const AnalyzeOptions& options) {
+  if (!explanation.summary || !explanation.steps_marked || !is_imported(timeline)) {
+    return std::nullopt;
+  }
+  const Summary& summary = *explanation.summary;
+  if (options.machine) {
+    Bytes most;
+    for (const BucketSummary& bucket : summary.buckets) {
+      most += bucket.bytes;
+    }
+    return certify(timeline,
+                   summary,
+                   exchange_costs(*options.machine, Algorithm::kAuto, std::max(Bytes(1), most)));
+  }
+  if (!explanation.fitted) {
+    return std::nullopt;
+  }
+  const auto ranks = static_cast<int>(std::max<std::uint32_t>(1, timeline.world_size));
+  return certify(timeline, summary, costs_of(*explanation.fitted, ranks));
+}
+
+}  // namespace
+
 Explanation explain(const Timeline& timeline, const AnalyzeOptions& options) {
   Explanation explanation;
   explanation.devices = device_totals(timeline);
@@ -88,6 +115,7 @@ Explanation explain(const Timeline& timeline, const AnalyzeOptions& options) {
       explanation.steps_marked = false;
     }
   }
+  explanation.certificate = certificate_of(timeline, explanation, options);
   detail::diagnose(timeline, explanation);
   return explanation;
 }

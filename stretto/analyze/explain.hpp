@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "stretto/analyze/analyze.hpp"
+#include "stretto/analyze/certificate.hpp"
 #include "stretto/analyze/collectives.hpp"
 #include "stretto/analyze/devices.hpp"
 #include "stretto/data/summary.hpp"
@@ -47,7 +48,8 @@ struct Explanation {
   std::vector<DeviceTotals> devices;
   std::vector<HostTotals> hosts;
   CollectiveReport collectives;
-  std::optional<FittedExchange> fitted;  ///< From the recording's own collectives.
+  std::optional<FittedExchange> fitted;    ///< From the recording's own collectives.
+  std::optional<Certificate> certificate;  ///< Absent where it is not known what exchanges cost.
   std::optional<Slowdown> slowdown;
   std::vector<Diagnosis> diagnoses;  ///< Heaviest first.
   std::vector<std::string> notes;

@@ -17,6 +17,7 @@ ExchangeCost least_exchange_cost(const Machine& machine) {
   double members = 1.0;           // of this level, machine-wide
   double outward_capacity = 0.0;  // bytes per second that all of them together can send
   bool outermost = true;
+  bool switches_add = false;  // on this level or outside of it
   for (std::size_t l = machine.levels.size(); l-- > 0;) {
     const Level& level = machine.levels[l];
     if (level.group_size == 1) {
@@ -24,8 +25,11 @@ ExchangeCost least_exchange_cost(const Machine& machine) {
     }
     members *= level.group_size;
     outward_capacity += members * level.bandwidth.value();
-    cost.seconds_per_byte =
-        std::max(cost.seconds_per_byte, 2.0 * (members - 1.0) / outward_capacity);
+    switches_add = switches_add || level.in_switch_efficiency > 0.0;
+    // At the end points 2(K-1) n bytes leave the K groups; where switches add, K n: each once.
+    const double sent =
+        switches_add ? std::min(members, 2.0 * (members - 1.0)) : 2.0 * (members - 1.0);
+    cost.seconds_per_byte = std::max(cost.seconds_per_byte, sent / outward_capacity);
     if (outermost) {
       cost.latency = level.latency;
       outermost = false;

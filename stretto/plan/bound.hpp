@@ -20,8 +20,9 @@ struct ReadyBytes {
 /// The affine cost of one dense exchange on a machine, as small as any end-point algorithm can make
 /// it. For one level of P ranks: one message latency, and 2(P-1)/P * n/B (Patarasuk and Yuan 2009,
 /// doi:10.1016/j.jpdc.2008.09.002). With several levels the slowest cut counts: the K groups at a
-/// level must send 2(K-1) * n in all, over their own links and those of the levels outside; the
-/// latency is the outermost level's. Zero for one rank. Derived in docs/bounds.md.
+/// level must send 2(K-1) * n in all, over their own links and those of the levels outside, or K *
+/// n where the switches of one of these add; the latency is the outermost level's. Zero for one
+/// rank. Derived in docs/bounds.md.
 struct ExchangeCost {
   Seconds latency{};
   double seconds_per_byte = 0.0;

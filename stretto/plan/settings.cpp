@@ -52,8 +52,29 @@ std::string mib(Bytes size) {
   return fmt::format("{:.8g}", static_cast<double>(size.count()) / kMiB);
 }
 
+/// The roundest number of MiB near the best cap that costs at most a thousandth of the step.
+BestCap rounded(const Trial& trial, const BestCap& best) {
+  const double mib = static_cast<double>(best.cap.count()) / kMiB;
+  for (double unit = std::pow(10.0, std::floor(std::log10(mib))); unit > 1e-3; unit /= 10.0) {
+    const double nearest = std::round(mib / unit);
+    for (const double units : {nearest, nearest + 1.0, nearest - 1.0}) {
+      const Bytes cap(static_cast<std::int64_t>(units * unit * kMiB));
+      if (cap <= Bytes(0)) {
+        continue;
+      }
+      BestCap round{cap, cap, ddp_plan(tensors_of(trial.profile), cap, cap), {}};
+      round.step = trial.step(round.plan);
+      if (round.step <= best.step * 1.001) {
+        return round;
+      }
+    }
+  }
+  return best;
+}
+
 Settings for_ddp(const Trial& trial) {
-  const BestCap best = best_ddp_cap(trial.profile, trial.costs, trial.options, false);
+  const BestCap best =
+      rounded(trial, best_ddp_cap(trial.profile, trial.costs, trial.options, false));
   const Plan usual = ddp_plan(tensors_of(trial.profile));
   const Seconds usual_step = trial.step(usual);
   Settings settings;
@@ -67,7 +88,9 @@ Settings for_ddp(const Trial& trial) {
   } else {
     settings.text = fmt::format(
         "# The best single cap: {} per step ({} buckets), against {} with the default of 25 MiB.\n"
-        "# Up to PyTorch 2.3 the first bucket keeps 1 MiB; there also set\n"
+        "# PyTorch from before its pull request 121640 (2024) keeps 1 MiB for the first bucket; "
+        "there\n"
+        "# also set\n"
         "#   torch.distributed._DEFAULT_FIRST_BUCKET_BYTES = {}\n"
         "model = DistributedDataParallel(\n"
         "    model, bucket_cap_mb={}, gradient_as_bucket_view=True)\n",

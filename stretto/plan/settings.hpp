@@ -29,9 +29,9 @@ struct Settings {
 
 /// What to set in `framework` for this model and these costs.
 ///
-/// - ddp: bucket_cap_mb, the best single cap by PyTorch's rule (PyTorch 2.4 and later use it for
-///   the first bucket too); for 2.13 and later bucket_cap_mb_list, which gives the plan's own
-///   buckets;
+/// - ddp: bucket_cap_mb, a round number near the best single cap by PyTorch's rule (since its pull
+///   request 121640 the first bucket has the same); for 2.13 and later bucket_cap_mb_list, which
+///   gives the plan's own buckets;
 /// - fsdp: which modules to wrap, how many to prefetch, whether to reshard after forward, by
 ///   simulation of each;
 /// - deepspeed: reduce_bucket_size and its companions, which count elements, not bytes;

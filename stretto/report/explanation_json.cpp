@@ -96,6 +96,17 @@ std::string to_json(const Explanation& explanation) {
                 {"kernels", explanation.slowdown->kernels},
                 {"extra_s", explanation.slowdown->extra.count()}};
   }
+  ordered_json certificate;
+  if (explanation.certificate) {
+    const Certificate& c = *explanation.certificate;
+    certificate = {{"exposed_now_s", c.exposed_now.count()},
+                   {"exposed_model_s", c.exposed_model.count()},
+                   {"exposed_best_s", c.exposed_best.count()},
+                   {"exposed_bound_s", c.exposed_bound.count()},
+                   {"recoverable_s", c.recoverable.count()},
+                   {"settings", c.settings.text},
+                   {"assumptions", c.assumptions}};
+  }
   const ordered_json document = {{"verdict", verdict(explanation)},
                                  {"host_only", explanation.host_only},
                                  {"summary", std::move(summary)},
@@ -106,6 +117,7 @@ std::string to_json(const Explanation& explanation) {
                                  {"unmatched", explanation.collectives.unmatched},
                                  {"stragglers", stragglers_json(explanation.collectives)},
                                  {"fit", std::move(fit)},
+                                 {"certificate", std::move(certificate)},
                                  {"slowdown", std::move(slowdown)},
                                  {"diagnoses", diagnoses_json(explanation)}};
   return document.dump(-1, ' ', false, ordered_json::error_handler_t::replace);

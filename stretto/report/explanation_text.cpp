@@ -129,6 +129,27 @@ std::string diagnoses_of(const Explanation& explanation) {
   return text;
 }
 
+std::string certificate_of(const Certificate& certificate) {
+  const auto above = [](Seconds a, Seconds b) { return format(std::max(Seconds(0), a - b)); };
+  std::string text = fmt::format(
+      "certificate: exposed now {}\n"
+      "  {} no buckets could avoid\n"
+      "  {} more with the best buckets\n"
+      "  {} per step to be had with other buckets\n",
+      format(certificate.exposed_now),
+      format(certificate.exposed_bound),
+      above(certificate.exposed_best, certificate.exposed_bound),
+      format(certificate.recoverable));
+  if (certificate.exposed_now > certificate.exposed_model * 1.02) {
+    text += fmt::format("  {} is in no model of buckets: late ranks, late launches, interference\n",
+                        format(certificate.exposed_now - certificate.exposed_model));
+  } else if (certificate.exposed_model > certificate.exposed_now * 1.02) {
+    text += fmt::format("  (the model has {} for the recorded buckets)\n",
+                        format(certificate.exposed_model));
+  }
+  return text + "  " + certificate.assumptions + "\nlines to change:\n" + certificate.settings.text;
+}
+
 const BucketSummary* most_exposed(const Summary& summary) {
   const auto most = std::max_element(
       summary.buckets.begin(), summary.buckets.end(), [](const auto& a, const auto& b) {
@@ -209,7 +230,11 @@ std::string verdict(const Explanation& explanation) {
                                  explanation.steps_marked ? "per step" : "in the whole recording",
                                  format(s.step),
                                  percent(s.exposed / s.step));
-  if (const auto least = explanation.least_exposed()) {
+  if (const auto& certificate = explanation.certificate) {
+    text += fmt::format("; other buckets save {}, and none wait less than {}",
+                        format(certificate->recoverable),
+                        format(std::min(s.exposed, certificate->exposed_bound)));
+  } else if (const auto least = explanation.least_exposed()) {
     text += fmt::format("; no schedule of these exchanges could wait less than {}", format(*least));
   }
   if (const BucketSummary* most = most_exposed(s); most != nullptr && s.buckets.size() > 1) {
@@ -283,6 +308,9 @@ std::string text_explanation(const Explanation& explanation) {
   }
   if (!explanation.diagnoses.empty()) {
     section("what it says:\n" + diagnoses_of(explanation));
+  }
+  if (explanation.certificate) {
+    section(certificate_of(*explanation.certificate));
   }
   return text;
 }

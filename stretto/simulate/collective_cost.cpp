@@ -64,6 +64,13 @@ std::vector<Algorithm> known_algorithms(const Machine& group,
   return known;
 }
 
+/// Whether kAuto may take it. kDirect sends P - 1 messages at once for one latency, as Stretto's
+/// own communicators do and the libraries of clusters do not: a machine planned for them must not
+/// count on it.
+bool in_auto(Algorithm algorithm, std::size_t known) {
+  return algorithm != Algorithm::kDirect || known == 1;
+}
+
 [[noreturn]] void reject(const Machine& group,
                          std::span<const CostLevel> levels,
                          Collective collective,
@@ -140,8 +147,15 @@ Seconds collective_time(const Machine& group,
   if (price.curve != nullptr) {
     return on_curve(price.curve->points, size);
   }
-  return price.formula ? (*price.formula)(size)
-                       : compare_algorithms(group, collective, size).front().time;
+  if (price.formula) {
+    return (*price.formula)(size);
+  }
+  const std::vector<AlgorithmCost> costs = compare_algorithms(group, collective, size);
+  return std::find_if(
+             costs.begin(),
+             costs.end(),
+             [&](const AlgorithmCost& cost) { return in_auto(cost.algorithm, costs.size()); })
+      ->time;
 }
 
 std::vector<AlgorithmCost> compare_algorithms(const Machine& group,
@@ -191,7 +205,11 @@ ExchangeTime exchange_time(const Machine& group,
                                    : ExchangeTime(std::vector<CostLine>{price.formula->line});
   }
   std::vector<CostLine> lines;
-  for (const Algorithm candidate : known_algorithms(group, levels, collective)) {
+  const std::vector<Algorithm> known = known_algorithms(group, levels, collective);
+  for (const Algorithm candidate : known) {
+    if (!in_auto(candidate, known.size())) {
+      continue;
+    }
     if (find_curve(group, collective, candidate) != nullptr) {
       return ExchangeTime(sample(group, collective, algorithm, most));
     }

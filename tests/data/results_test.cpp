@@ -66,17 +66,18 @@ TEST(Timeline, ColumnsAreChecked) {
 }
 
 TEST(Enumerations, NamesRoundTripAndErrorsListThem) {
-  for (const Algorithm algorithm : {Algorithm::kAuto, Algorithm::kDirect, Algorithm::kRing}) {
+  for (int a = 0; a <= static_cast<int>(kLastAlgorithm); ++a) {
+    const auto algorithm = static_cast<Algorithm>(a);
     EXPECT_EQ(algorithm_from_string(to_string(algorithm)), algorithm);
   }
-  for (const Schedule schedule : {Schedule::kSerial, Schedule::kOverlap}) {
+  for (const Schedule schedule : {Schedule::kSerial, Schedule::kOverlap, Schedule::kPriority}) {
     EXPECT_EQ(schedule_from_string(to_string(schedule)), schedule);
   }
   try {
     (void)schedule_from_string("overlapped");
     FAIL();
   } catch (const Error& error) {
-    EXPECT_EQ(error.detail().expected, "one of serial, overlap");
+    EXPECT_EQ(error.detail().expected, "one of serial, overlap, priority");
   }
   EXPECT_EQ(to_string(Collective::kReduceScatter), "reduce_scatter");
   EXPECT_EQ(to_string(ReduceOp::kMean), "mean");

@@ -116,6 +116,15 @@ RC_GTEST_PROP(InIterationBound, FirstReadyFirstServedReachesItWithoutLatency, ()
             1e-9);
 }
 
+TEST(LeastExchangeCost, SwitchesThatAddHalveIt) {
+  Machine machine = machine_from_spec("8@1GB/s,1us");
+  EXPECT_DOUBLE_EQ(least_exchange_cost(machine).seconds_per_byte, 1.75e-9);
+  machine.levels[0].in_switch_efficiency = 0.85;  // a bound does not count on the loss
+  EXPECT_DOUBLE_EQ(least_exchange_cost(machine).seconds_per_byte, 1e-9);
+  machine.levels[0].group_size = 2;  // nothing to gain for two
+  EXPECT_DOUBLE_EQ(least_exchange_cost(machine).seconds_per_byte, 1e-9);
+}
+
 TEST(InIterationBound, NothingToExchangeLeavesCompute) {
   EXPECT_EQ(in_iteration_bound({}, Seconds(3), {Seconds(1), 1.0}), Seconds(3));
   const std::vector<ReadyBytes> empty = {{Seconds(3), Bytes(0)}};

@@ -432,6 +432,27 @@ TEST(Session, TheMeanOfIntegersIsRefusedAtOnce) {
   });
 }
 
+TEST(Session, WhatOnlyTheSimulatorCanDoIsRefusedAtOnce) {
+  run_ranks(RanksAs::kThreads, 2, test_options(), [](Communicator& communicator) {
+    const auto code_of = [&](const Plan& plan, Schedule schedule) {
+      try {
+        Session session(communicator, plan, {.schedule = schedule});
+      } catch (const Error& error) {
+        return error.code();
+      }
+      return ErrorCode::kMismatch;
+    };
+    Plan plan = single_bucket_plan(model());
+    EXPECT_EQ(code_of(plan, Schedule::kPriority), ErrorCode::kUnavailable);
+    plan.buckets[0].algorithm = Algorithm::kHierarchical;
+    EXPECT_EQ(code_of(plan, Schedule::kOverlap), ErrorCode::kUnavailable);
+    std::vector<float> data(4);
+    EXPECT_THROW((void)communicator.all_reduce(
+                     view(std::span(data)), ReduceOp::kSum, {.algorithm = Algorithm::kBruck}),
+                 Error);
+  });
+}
+
 TEST(Session, ACallbackThatThrowsEndsTheSessionAndTellsThePeers) {
   run_processes(2, test_options(), [](Communicator& communicator) {
     Session session(communicator, uniform_plan(model(), Bytes(4000)));

@@ -463,16 +463,19 @@ RC_GTEST_PROP(CollectiveTime, MoreBytesTakeNoLessAndNothingIsFree, ()) {
   }
 }
 
-RC_GTEST_PROP(CollectiveTime, AutoIsTheCheapestOfAll, ()) {
+RC_GTEST_PROP(CollectiveTime, AutoIsTheCheapestOfAllButDirect, ()) {
   const Machine machine = any_machine();
   const Collective collective = any_collective();
   const Bytes size = any_size();
   const auto costs = compare_algorithms(machine, collective, size);
   double least = INFINITY;
+  double least_of_all = INFINITY;
   for (const AlgorithmCost& cost : costs) {
-    least = std::min(least, cost.time.count());
+    const bool counts = cost.algorithm != Algorithm::kDirect || costs.size() == 1;
+    least = counts ? std::min(least, cost.time.count()) : least;
+    least_of_all = std::min(least_of_all, cost.time.count());
   }
-  RC_ASSERT(costs.front().time.count() == least);
+  RC_ASSERT(costs.front().time.count() == least_of_all);
   RC_ASSERT(seconds(machine, collective, Algorithm::kAuto, size) == least);
 }
 

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "stretto/analyze/collectives.hpp"
+#include "stretto/base/units.hpp"
+#include "stretto/data/summary.hpp"
+#include "stretto/data/timeline.hpp"
+#include "stretto/plan/planner.hpp"
+#include "stretto/plan/settings.hpp"
+
+namespace stretto {
+
+/// What other buckets would give, of a recorded data-parallel step whose gradients travel by
+/// all_reduce. All of it is the planner's model of the step, on one stream, the optimizer after the
+/// last exchange; what the model does not know (late ranks, late launches, jitter) stays.
+struct Certificate {
+  Seconds exposed_now{};    ///< As recorded;
+  Seconds exposed_model{};  ///< and as the model has it with the recorded buckets.
+  Seconds exposed_best{};   ///< With the best buckets,
+  Seconds exposed_bound{};  ///< and the least that any buckets could.
+  /// What other buckets save: exposed_model - exposed_best, never more than is exposed now.
+  Seconds recoverable{};
+  Settings settings;        ///< For PyTorch's DistributedDataParallel.
+  std::string assumptions;  ///< For people.
+};
+
+/// The costs of exchanges fitted to a recording; reduce_scatter and all_gather are taken as half of
+/// an all_reduce.
+[[nodiscard]] ExchangeCosts costs_of(const FittedExchange& fitted, int ranks);
+
+/// Absent where the recording does not say enough: no marked steps, no costs, no all_reduce of
+/// known size, or gradients that travel in another way.
+/// @param pieces A bucket's gradients are taken to become ready in so many equal parts, evenly
+///        between the ready time of the bucket before and its own; the first bucket stays whole.
+[[nodiscard]] std::optional<Certificate> certify(const Timeline& timeline,
+                                                 const Summary& summary,
+                                                 const ExchangeCosts& costs,
+                                                 int pieces = 8);
+
+}  // namespace stretto
