@@ -19,8 +19,9 @@ namespace {
 std::vector<int> divisors(int number) {
   std::vector<int> result;
   for (int d = 1; d <= number; ++d) {
-    if (number % d == 0)
+    if (number % d == 0) {
       result.push_back(d);
+    }
   }
   return result;
 }
@@ -70,8 +71,9 @@ std::vector<Layout> candidates(const TransformerShape& shape,
   all = times(all, options.zero_stages, [](Layout& l, int stage) { l.zero_stage = stage; });
   all = times(all, options.virtual_stages, [](Layout& l, int n) {
     l.virtual_stages = n;
-    if (n > 1)
+    if (n > 1) {
       l.schedule = PipelineSchedule::kInterleaved;
+    }
   });
   for (Layout& layout : all) {
     layout.global_batch = options.global_batch;
@@ -95,13 +97,15 @@ std::optional<RankedLayout> evaluate(const TransformerShape& shape,
                                      double most_bytes) {
   try {
     check_layout(shape, layout);
-    if (memory_per_rank(shape, layout).total() > most_bytes)
+    if (memory_per_rank(shape, layout).total() > most_bytes) {
       return std::nullopt;
+    }
     const TrainingStep step = simulate_training(shape, layout, device, machine);
     return RankedLayout{layout, step.step, step.memory, layout.global_batch / step.step.count()};
   } catch (const Error& error) {
-    if (error.code() != ErrorCode::kInvalidArgument)
+    if (error.code() != ErrorCode::kInvalidArgument) {
       throw;
+    }
     return std::nullopt;
   }
 }
@@ -132,8 +136,9 @@ std::vector<RankedLayout> rank_layouts(const TransformerShape& shape,
   const double most_bytes = static_cast<double>(device.memory.count()) * options.memory_share;
   std::vector<RankedLayout> ranked;
   for (const Layout& layout : candidates(shape, machine, options)) {
-    if (redundant(layout))
+    if (redundant(layout)) {
       continue;
+    }
     if (const auto result = evaluate(shape, layout, device, machine, most_bytes)) {
       ranked.push_back(*result);
     }
@@ -141,8 +146,9 @@ std::vector<RankedLayout> rank_layouts(const TransformerShape& shape,
   std::stable_sort(ranked.begin(), ranked.end(), [](const RankedLayout& a, const RankedLayout& b) {
     return std::tuple(a.step, a.memory.total()) < std::tuple(b.step, b.memory.total());
   });
-  if (options.most > 0 && ranked.size() > options.most)
+  if (options.most > 0 && ranked.size() > options.most) {
     ranked.resize(options.most);
+  }
   return ranked;
 }
 

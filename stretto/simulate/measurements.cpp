@@ -47,8 +47,9 @@ std::vector<std::string> fields(std::string_view line, const std::string& where)
       result.back() += c;
     }
   }
-  if (quoted)
+  if (quoted) {
     bad("a quote does not end", where, quote(line), "a closing quote on the same line");
+  }
   return result;
 }
 
@@ -61,10 +62,12 @@ Measurements::Measurements(std::string_view text, std::string where) : where_(st
     const std::size_t end = std::min(text.find('\n'), text.size());
     std::string_view line = text.substr(0, end);
     text.remove_prefix(std::min(end + 1, text.size()));
-    if (!line.empty() && line.back() == '\r')
+    if (!line.empty() && line.back() == '\r') {
       line.remove_suffix(1);
-    if (line.empty() || line.front() == '#')
+    }
+    if (line.empty() || line.front() == '#') {
       continue;
+    }
     const std::string place = where_ + ", line " + std::to_string(number);
     std::vector<std::string> cells = fields(line, place);
     if (columns_.empty()) {
@@ -79,8 +82,9 @@ Measurements::Measurements(std::string_view text, std::string where) : where_(st
     }
     rows_.push_back({number, std::move(cells)});
   }
-  if (columns_.empty())
+  if (columns_.empty()) {
     bad("no column names", where_, "no line of text", "a line of names");
+  }
 }
 
 std::size_t Measurements::column(std::string_view name) const {

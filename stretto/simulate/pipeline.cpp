@@ -69,11 +69,13 @@ Shape check(const PipelineWork& work) {
 /// Forward passes before the first backward one.
 int warm_up(const PipelineWork& work, const Shape& shape, int stage) {
   const int total = shape.micro_batches * shape.chunks_per_stage;
-  if (work.schedule == PipelineSchedule::kGPipe)
+  if (work.schedule == PipelineSchedule::kGPipe) {
     return total;
+  }
   const int behind = shape.stages - 1 - stage;
-  if (shape.chunks_per_stage == 1)
+  if (shape.chunks_per_stage == 1) {
     return std::min(behind, total);
+  }
   return std::min(2 * behind + (shape.chunks_per_stage - 1) * shape.stages, total);
 }
 
@@ -81,10 +83,12 @@ int warm_up(const PipelineWork& work, const Shape& shape, int stage) {
 Turn pass(const Shape& shape, int stage, int k, bool backward) {
   const int group = shape.stages * shape.chunks_per_stage;
   int chunk = k % group / shape.stages;
-  if (backward)
+  if (backward) {
     chunk = shape.chunks_per_stage - 1 - chunk;
-  if (shape.chunks_per_stage == 1)
+  }
+  if (shape.chunks_per_stage == 1) {
     return {stage, k, backward};
+  }
   return {chunk * shape.stages + stage, k / group * shape.stages + k % shape.stages, backward};
 }
 
@@ -97,8 +101,9 @@ std::vector<Turn> turns(const PipelineWork& work, const Shape& shape, int stage)
     result.push_back(pass(shape, stage, forward, false));
   }
   for (int backward = 0; backward < total; ++backward) {
-    if (forward < total)
+    if (forward < total) {
       result.push_back(pass(shape, stage, forward++, false));
+    }
     result.push_back(pass(shape, stage, backward, true));
   }
   return result;
@@ -123,8 +128,9 @@ class Ends {
   /// When the input of `turn` is there, or kNotYet.
   [[nodiscard]] Seconds ready(const Turn& turn) {
     const auto last = static_cast<int>(chunks_) - 1;
-    if (!turn.backward && turn.chunk == 0)
+    if (!turn.backward && turn.chunk == 0) {
       return Seconds(0);
+    }
     Turn before = turn;
     if (!turn.backward) {
       --before.chunk;
@@ -158,8 +164,9 @@ bool advance(const PipelineWork& work, Ends& ends, int index, Stage& stage) {
   for (; stage.next < stage.turns.size(); ++stage.next) {
     const Turn& turn = stage.turns[stage.next];
     const Seconds ready = ends.ready(turn);
-    if (ready < Seconds(0))
+    if (ready < Seconds(0)) {
       break;
+    }
     const auto& times = turn.backward ? work.backward : work.forward;
     const Seconds time = times[static_cast<std::size_t>(turn.chunk)];
     const Seconds begin = std::max(stage.now, ready);
@@ -193,8 +200,9 @@ PipelineRun simulate_pipeline(const PipelineWork& work) {
     run.end = std::max(run.end, stage.now);
     busiest = std::max(busiest, stage.busy);
   }
-  if (busiest > Seconds(0))
+  if (busiest > Seconds(0)) {
     run.bubble = run.end / busiest - 1.0;
+  }
   return run;
 }
 
@@ -204,7 +212,7 @@ Seconds pipeline_bound(const PipelineWork& work) {
   Seconds way{};
   for (int i = 0; i < shape.stages; ++i) {
     Seconds all{};
-    for (std::size_t chunk = static_cast<std::size_t>(i); chunk < work.forward.size();
+    for (auto chunk = static_cast<std::size_t>(i); chunk < work.forward.size();
          chunk += static_cast<std::size_t>(shape.stages)) {
       all += work.forward[chunk] + work.backward[chunk];
     }

@@ -39,8 +39,9 @@ int size_of(const Layout& layout, Dimension dimension) {
 int stride_of(const Layout& layout, Dimension dimension) {
   int stride = 1;
   for (const Dimension inner : layout.order) {
-    if (inner == dimension)
+    if (inner == dimension) {
       break;
+    }
     stride *= size_of(layout, inner);
   }
   return stride;
@@ -63,8 +64,9 @@ double input_bytes(const TransformerShape& shape, const Layout& layout) {
 PassTime tensor_exchanges(const TransformerShape& shape,
                           const Layout& layout,
                           const Machine& machine) {
-  if (layout.tensor == 1)
+  if (layout.tensor == 1) {
     return {};
+  }
   const Machine ranks = group(machine, layout.tensor, stride_of(layout, Dimension::kTensor));
   const Seconds both = 2.0 * exchange(ranks, Collective::kAllReduce, input_bytes(shape, layout));
   return {both, both};
@@ -73,8 +75,9 @@ PassTime tensor_exchanges(const TransformerShape& shape,
 PassTime expert_exchanges(const TransformerShape& shape,
                           const Layout& layout,
                           const Machine& machine) {
-  if (layout.expert == 1)
+  if (layout.expert == 1) {
     return {};
+  }
   const Machine ranks = group(machine, layout.expert, stride_of(layout, Dimension::kData));
   const double bytes = input_bytes(shape, layout) * shape.experts_per_token / layout.tensor;
   const Seconds both =
@@ -90,10 +93,12 @@ PassTime layers_time(const LayerTime& layer,
   PassTime time;
   time.forward = layer.layer.forward + exchanges.forward;
   time.backward = layer.layer.backward + exchanges.backward;
-  if (recompute == Recompute::kFull)
+  if (recompute == Recompute::kFull) {
     time.backward += time.forward;
-  if (recompute == Recompute::kAttention)
+  }
+  if (recompute == Recompute::kAttention) {
     time.backward += layer.attention_core;
+  }
   return {layers * time.forward, layers * time.backward};
 }
 
@@ -128,8 +133,9 @@ PassTime beside_weights(const PassTime& compute,
 }
 
 Seconds pipeline_send(const TransformerShape& shape, const Layout& layout, const Machine& machine) {
-  if (layout.pipeline == 1)
+  if (layout.pipeline == 1) {
     return {};
+  }
   const Machine ranks = group(machine, layout.pipeline, stride_of(layout, Dimension::kPipeline));
   return exchange(ranks, Collective::kSend, input_bytes(shape, layout) / layout.tensor);
 }
@@ -157,8 +163,9 @@ PipelineWork pipeline_work(const TransformerShape& shape,
     if (chunk == 0) {
       time = {time.forward + embedding.forward, time.backward + embedding.backward};
     }
-    if (chunk == chunks - 1)
+    if (chunk == chunks - 1) {
       time = {time.forward + head.forward, time.backward + head.backward};
+    }
     if (layout.zero_stage == 3) {
       const int stage = chunk % layout.pipeline;
       time = beside_weights(
@@ -174,15 +181,17 @@ PipelineWork pipeline_work(const TransformerShape& shape,
 PipelineOp last_op(const PipelineRun& run, int stage) {
   PipelineOp last;
   for (const PipelineOp& op : run.ops) {
-    if (op.stage == stage && op.end >= last.end)
+    if (op.stage == stage && op.end >= last.end) {
       last = op;
+    }
   }
   return last;
 }
 
 Seconds reduced_at(const PipelineOp& last, Seconds exchange_time, bool overlap, int layers) {
-  if (!overlap)
+  if (!overlap) {
     return last.end + exchange_time;
+  }
   const double share = 1.0 / layers;
   const Seconds first_ready = last.begin + share * (last.end - last.begin);
   return std::max(first_ready + exchange_time, last.end + share * exchange_time);
@@ -244,8 +253,9 @@ class TimelineWriter {
       sequence_ = 0;
       add(stage, "step", RecordKind::kStep, Lane::kStep, Seconds(0), step_.step);
       for (const PipelineOp& op : step_.pipeline.ops) {
-        if (op.stage == stage)
+        if (op.stage == stage) {
           add_pass(op);
+        }
       }
       const Seconds begin = reduction_begin(stage);
       const Seconds reduced = step_.reduced[static_cast<std::size_t>(stage)];
@@ -276,8 +286,9 @@ class TimelineWriter {
     record.rank = static_cast<std::uint32_t>(stage * stride_of(layout_, Dimension::kPipeline));
     record.kind = kind;
     record.lane = lane;
-    if (kind == RecordKind::kCommunication)
+    if (kind == RecordKind::kCommunication) {
       record.sequence = sequence_++;
+    }
     timeline_.records.push_back(record);
     return timeline_.records.back();
   }
@@ -304,18 +315,21 @@ class TimelineWriter {
   [[nodiscard]] Seconds exchanges_of(const PipelineOp& op) const {
     const int layers = shape_.layers / (layout_.pipeline * layout_.virtual_stages);
     const Seconds forward = step_.tensor_exchanges.forward + step_.expert_exchanges.forward;
-    if (!op.backward)
+    if (!op.backward) {
       return layers * forward;
+    }
     Seconds backward = step_.tensor_exchanges.backward + step_.expert_exchanges.backward;
-    if (layout_.recompute == Recompute::kFull)
+    if (layout_.recompute == Recompute::kFull) {
       backward += forward;
+    }
     return layers * backward;
   }
 
   [[nodiscard]] Seconds reduction_begin(int stage) const {
     const PipelineOp last = last_op(step_.pipeline, stage);
-    if (!layout_.overlap_gradients)
+    if (!layout_.overlap_gradients) {
       return last.end;
+    }
     return last.begin + (last.end - last.begin) / (shape_.layers / layout_.pipeline);
   }
 

@@ -139,8 +139,9 @@ void check_divides(std::string_view what, int whole, std::string_view by, int pa
 }
 
 void check_positive(std::string_view what, int value) {
-  if (value < 1)
+  if (value < 1) {
     misfit(std::string(what) + " is too small", std::to_string(value), "1 or more");
+  }
 }
 
 void check_schedule(const TransformerShape& shape, const Layout& layout) {
@@ -183,8 +184,9 @@ void check_layout(const TransformerShape& shape, const Layout& layout) {
        {"virtual_stages", layout.virtual_stages},
        {"micro_batch", layout.micro_batch},
        {"global_batch", layout.global_batch}}};
-  for (const auto& size : sizes)
+  for (const auto& size : sizes) {
     check_positive(size.first, size.second);
+  }
   if (layout.zero_stage < 0 || layout.zero_stage > 3) {
     misfit("no such ZeRO stage", std::to_string(layout.zero_stage), "0, 1, 2 or 3");
   }
@@ -231,8 +233,9 @@ double routing_imbalance(std::span<const double> matrix) {
     most = std::max({most, row, column});
     total += row;
   }
-  if (!(total > 0.0))
+  if (!(total > 0.0)) {
     misfit("a routing matrix that sends nothing", "all 0", "one entry above 0");
+  }
   return most * static_cast<double>(ranks) / total;
 }
 
@@ -246,8 +249,9 @@ LayerTime layer_time(const TransformerShape& shape, const Layout& layout, const 
   time.layer = {core.forward, core.backward};
   time.layer += gemm_pass(device, {rows, qkv_columns(shape) / tensor, hidden});
   time.layer += gemm_pass(device, {rows, hidden, hidden / tensor});
-  for (const Gemm& gemm : ffn_gemms(shape, layout))
+  for (const Gemm& gemm : ffn_gemms(shape, layout)) {
     time.layer += gemm_pass(device, gemm);
+  }
   time.layer += elementwise(shape, layout, device);
   return time;
 }
@@ -293,8 +297,9 @@ double layers_in_flight(const TransformerShape& shape, const Layout& layout) {
   const double p = layout.pipeline;
   const double per_stage = shape.layers / p;
   const double m = layout.micro_batches();
-  if (layout.schedule == PipelineSchedule::kGPipe)
+  if (layout.schedule == PipelineSchedule::kGPipe) {
     return m * per_stage;
+  }
   if (layout.schedule == PipelineSchedule::kInterleaved) {
     return std::min(m, p + (p - 1.0) / layout.virtual_stages) * per_stage;
   }
@@ -335,11 +340,13 @@ StageParameters stage_parameters(const TransformerShape& shape, const Layout& la
   result.experts = layers * layer.experts / tensor / layout.expert;
   const bool first = stage == 0;
   const bool last = stage == layout.pipeline - 1;
-  if (first)
+  if (first) {
     result.dense += words + static_cast<double>(shape.sequence) * shape.hidden;
+  }
   // A tied projection is a copy where the embedding is on another stage.
-  if (last && !(first && shape.tied_embeddings))
+  if (last && !(first && shape.tied_embeddings)) {
     result.dense += words;
+  }
   return result;
 }
 

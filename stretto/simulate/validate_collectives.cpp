@@ -28,8 +28,9 @@ std::map<std::string, Points> series_of(const Measurements& table,
                                         std::string_view time_column) {
   std::map<std::string, Points> result;
   for (std::size_t row = 0; row < table.size(); ++row) {
-    if (table.text(row, time_column).empty())
+    if (table.text(row, time_column).empty()) {
       continue;
+    }
     std::string name;
     for (const std::string_view column : name_columns) {
       name += (name.empty() ? "" : " ") + table.text(row, column);
@@ -48,8 +49,9 @@ std::map<std::string, Points> series_of(const Measurements& table,
 /// Points 0, 2, 4... are the curve, the others are predicted from it.
 ValidationRow every_second(std::string name, const Points& points) {
   Points curve;
-  for (std::size_t i = 0; i < points.size(); i += 2)
+  for (std::size_t i = 0; i < points.size(); i += 2) {
     curve.push_back(points[i]);
+  }
   ValidationRow row;
   row.series = std::move(name);
   row.rows = static_cast<int>(points.size());
@@ -60,8 +62,9 @@ ValidationRow every_second(std::string name, const Points& points) {
     row.worst_error = std::max(row.worst_error, error);
     ++row.test_rows;
   }
-  if (row.test_rows > 0)
+  if (row.test_rows > 0) {
     row.mean_error /= row.test_rows;
+  }
   return row;
 }
 
@@ -95,8 +98,9 @@ void validate_file(const std::string& directory,
     all.worst_error = std::max(all.worst_error, part.worst_error);
     parts.push_back(part);
   }
-  if (all.test_rows > 0)
+  if (all.test_rows > 0) {
     all.mean_error /= all.test_rows;
+  }
   all.note = "every second size is the curve, the others are the test";
   rows.push_back(all);
   rows.insert(rows.end(), parts.begin(), parts.end());
@@ -109,13 +113,16 @@ Seconds interpolate_affine(std::span<const CurvePoint> points, Bytes size) {
       points.begin(), points.end(), size, [](const CurvePoint& point, Bytes wanted) {
         return point.size < wanted;
       });
-  if (above == points.begin())
+  if (above == points.begin()) {
     return points.front().time;
-  if (above != points.end() && above->size == size)
+  }
+  if (above != points.end() && above->size == size) {
     return above->time;
+  }
   const bool beyond = above == points.end();
-  if (beyond && points.size() == 1)
+  if (beyond && points.size() == 1) {
     return points.front().time;
+  }
   const CurvePoint& high = beyond ? points.back() : *above;
   const CurvePoint& low = beyond ? points[points.size() - 2] : *(above - 1);
   const double share = static_cast<double>((size - low.size).count()) /
@@ -132,8 +139,9 @@ std::vector<ValidationRow> validate_collectives(const std::string& directory) {
       {"galvatron_allreduce_alltoall_1node.csv", {"op", "ranks"}, "time_us"},
   };
   std::vector<ValidationRow> rows;
-  for (const CurveFile& file : files)
+  for (const CurveFile& file : files) {
     validate_file(directory, file, rows);
+  }
   return rows;
 }
 

@@ -81,8 +81,9 @@ std::vector<MeasuredStep> table5_steps(const std::string& directory) {
     step.layout.recompute = full ? Recompute::kFull : Recompute::kAttention;
     step.layout.sequence_parallel = table.text(row, "mode") == "seqsel";
     step.layout.virtual_stages = table.whole(row, "vp");
-    if (step.layout.virtual_stages > 1)
+    if (step.layout.virtual_stages > 1) {
       step.layout.schedule = PipelineSchedule::kInterleaved;
+    }
     step.time = Seconds(table.number(row, "iteration_s"));
     steps.push_back(step);
   }
@@ -110,14 +111,16 @@ std::vector<double> predict(std::span<const MeasuredStep> steps,
 /// Ranks of the values, ties by order of appearance.
 std::vector<double> ranks_of(const std::vector<double>& values) {
   std::vector<std::size_t> order(values.size());
-  for (std::size_t i = 0; i < order.size(); ++i)
+  for (std::size_t i = 0; i < order.size(); ++i) {
     order[i] = i;
+  }
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
     return values[a] < values[b];
   });
   std::vector<double> ranks(values.size());
-  for (std::size_t i = 0; i < order.size(); ++i)
+  for (std::size_t i = 0; i < order.size(); ++i) {
     ranks[order[i]] = static_cast<double>(i);
+  }
   return ranks;
 }
 
@@ -131,8 +134,9 @@ Ordering ordering(const std::vector<double>& predicted, const std::vector<double
   const std::vector<double> a = ranks_of(predicted);
   const std::vector<double> b = ranks_of(measured);
   double squares = 0.0;
-  for (std::size_t i = 0; i < a.size(); ++i)
+  for (std::size_t i = 0; i < a.size(); ++i) {
     squares += (a[i] - b[i]) * (a[i] - b[i]);
+  }
   const auto n = static_cast<double>(a.size());
   const auto chosen = std::min_element(predicted.begin(), predicted.end()) - predicted.begin();
   const double best = *std::min_element(measured.begin(), measured.end());
@@ -157,8 +161,9 @@ std::string ordering_note(std::span<const MeasuredStep> steps,
   int count = 0;
   Ordering mean;
   for (const auto& group : groups) {
-    if (group.second.size() < 4)
+    if (group.second.size() < 4) {
       continue;
+    }
     std::vector<double> times;
     std::vector<double> measured;
     for (const std::size_t i : group.second) {
@@ -170,8 +175,9 @@ std::string ordering_note(std::span<const MeasuredStep> steps,
     mean.regret += one.regret;
     ++count;
   }
-  if (count == 0)
+  if (count == 0) {
     return {};
+  }
   return "; of " + std::to_string(count) + " choices of a layout: rank correlation " +
          percent(mean.correlation / count) + ", regret " + percent(mean.regret / count);
 }
@@ -211,8 +217,9 @@ bool there(const std::string& directory, std::string_view file, ValidationRow& r
 
 ValidationRow validate_single_node(const std::string& directory, const Device& device) {
   ValidationRow row;
-  if (!there(directory, kSingleNode, row))
+  if (!there(directory, kSingleNode, row)) {
     return row;
+  }
   const std::vector<MeasuredStep> steps = vtrain_single_node_steps(directory);
   std::vector<MeasuredStep> test;
   std::copy_if(steps.begin(), steps.end(), std::back_inserter(test), [](const MeasuredStep& step) {
@@ -233,8 +240,9 @@ ValidationRow validate_whole(const std::string& directory,
                              double target,
                              const Device& device) {
   ValidationRow row;
-  if (!there(directory, file, row))
+  if (!there(directory, file, row)) {
     return row;
+  }
   const std::vector<MeasuredStep> steps = read(directory);
   const Machine machine = a100_nodes(directory, most_nodes(steps), network);
   row = compare(std::string(file), steps, predict(steps, device, machine), target);
@@ -272,8 +280,9 @@ Machine a100_nodes(const std::string& directory, int nodes, BytesPerSecond betwe
   machine.basis = Basis::kMeasured;
   machine.source = std::string(kCurves);
   Level node{.name = "node", .group_size = kRanksPerNode, .latency = kMessageLatency};
-  for (const auto& entry : curves)
+  for (const auto& entry : curves) {
     machine.curves.push_back(entry.second);
+  }
   const CurvePoint& largest = machine.curves.back().points.back();
   const int ranks = machine.curves.back().ranks;
   node.bandwidth = BytesPerSecond(2.0 * (ranks - 1) / ranks *
@@ -290,8 +299,9 @@ std::vector<MeasuredStep> calibration_part(std::span<const MeasuredStep> steps) 
   std::vector<MeasuredStep> part;
   std::size_t seen = 0;
   for (const MeasuredStep& step : steps) {
-    if (calibrated_on(step.shape) && seen++ % 3 == 0)
+    if (calibrated_on(step.shape) && seen++ % 3 == 0) {
       part.push_back(step);
+    }
   }
   return part;
 }
