@@ -299,7 +299,7 @@ void JobOptions::add_to(CLI::App& app) {
   app.add_option("--emulate",
                  emulate,
                  "Deliver messages as this machine would: RANKS@BANDWIDTH,LATENCY as in "
-                 "4@5Gbit/s,50us, or a .json file")
+                 "4@5Gbit/s,50us, a preset as in dgx-a100x2, or a .json file")
       ->type_name("M");
   app.add_option("--timeout", timeout, "Longest time for any one operation (default 30s)")
       ->type_name("TIME");
@@ -315,7 +315,7 @@ Machine load_machine(std::string_view flag, const std::string& text) {
     const std::string content = read_file(text, flag);
     return from_file(text, [&] { return machine_from_json(content, text); });
   }
-  return from_flag(flag, [&] { return machine_from_spec(text); });
+  return from_flag(flag, [&] { return machine_from_text(text); });
 }
 
 std::optional<Machine> JobOptions::machine() const {

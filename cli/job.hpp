@@ -30,7 +30,7 @@ struct JobOptions {
   [[nodiscard]] std::optional<Machine> machine() const;
 };
 
-/// What `flag` was given: a file, or a spec like `4@5Gbit/s,50us`.
+/// What `flag` was given: a file, a preset like `dgx-h100x4`, or a spec like `4@5Gbit/s,50us`.
 /// @throws Error kInvalidArgument or kParse, saying which flag or file.
 [[nodiscard]] Machine load_machine(std::string_view flag, const std::string& text);
 

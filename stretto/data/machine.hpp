@@ -61,6 +61,17 @@ struct Machine {
 /// @throws Error kInvalidArgument saying which part is wrong and what would be right.
 [[nodiscard]] Machine machine_from_spec(std::string_view spec);
 
+/// What machine_from_preset() knows.
+[[nodiscard]] std::vector<std::string> preset_names();
+/// `dgx-h100x4`: 4 nodes; `dgx-h100`: one. `10gbex16`: a flat network of 16 ranks; `10gbe`: of 8.
+/// Published specifications; Machine::source says where each figure is from. Nothing is measured on
+/// the machine in question, so the basis is kAssumed.
+/// @throws Error kInvalidArgument with the nearest name and the list.
+[[nodiscard]] Machine machine_from_preset(std::string_view name);
+/// A spec if there is an `@` in it (or nothing but numbers), else a preset.
+/// @throws Error kInvalidArgument as these.
+[[nodiscard]] Machine machine_from_text(std::string_view text);
+
 /// Schema `stretto.machine/1`.
 [[nodiscard]] std::string to_json(const Machine& machine);
 /// @throws Error kParse; unknown keys are errors, since people write this file.
