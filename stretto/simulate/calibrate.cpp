@@ -24,6 +24,11 @@ Device with(Device device, const Constants& constants) {
   return device;
 }
 
+/// No efficiency above 1.
+bool possible(const Constants& constants) {
+  return constants[0] <= 0.0 && constants[1] <= 0.0;
+}
+
 double loss(const Device& device, const Machine& machine, std::span<const MeasuredStep> steps) {
   double sum = 0.0;
   for (const MeasuredStep& step : steps) {
@@ -52,13 +57,14 @@ Device calibrate(Device device, const Machine& machine, std::span<const Measured
       better = false;
       for (double& constant : best) {
         for (const double move : {step, -step}) {
+          const double before = constant;
           constant += move;
-          const double tried = loss(with(device, best), machine, steps);
+          const double tried = possible(best) ? loss(with(device, best), machine, steps) : least;
           if (tried < least) {
             least = tried;
             better = true;
           } else {
-            constant -= move;
+            constant = before;
           }
         }
       }

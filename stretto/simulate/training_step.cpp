@@ -49,6 +49,12 @@ int stride_of(const Layout& layout, Dimension dimension) {
 
 /// All groups of one kind are at work at once.
 Machine group(const Machine& machine, int size, int stride) {
+  if (size == 1) {  // without copying curves
+    Machine alone;
+    alone.levels = {machine.levels.front()};
+    alone.levels.front().group_size = 1;
+    return alone;
+  }
   return group_view(machine, size, stride, stride);
 }
 

@@ -32,6 +32,7 @@ struct ValidationRow {
 
 /// The parts of validate().
 [[nodiscard]] std::vector<ValidationRow> validate_collectives(const std::string& directory);
+[[nodiscard]] std::vector<ValidationRow> validate_nccl(const std::string& directory);
 [[nodiscard]] std::vector<ValidationRow> validate_steps(const std::string& directory);
 
 /// Time of an exchange read off measured points: affine in the size between two of them, as every
@@ -59,14 +60,15 @@ struct MeasuredStep {
 
 /// Fits the three constants gemm_efficiency, memory_efficiency and launch of `device`: coordinate
 /// search in the logarithm of each, steps halved from 20 % to 0.1 %, on the mean of
-/// sqrt(1 + (log(predicted / measured) / 0.05)^2), which outliers pull on less. Deterministic.
+/// sqrt(1 + (log(predicted / measured) / 0.05)^2), which outliers pull on less; no efficiency above
+/// 1. Deterministic.
 /// @throws Error kInvalidArgument: no steps.
 [[nodiscard]] Device calibrate(Device device,
                                const Machine& machine,
                                std::span<const MeasuredStep> steps);
 
-/// Of `steps`, what calibrate() is given: every third step of the architectures (hidden 1024, 24
-/// layers) and (hidden 2048, 12 layers). The other architectures are for testing.
+/// Of `steps`, what calibrate() is given: those of the architectures (hidden 1024, 24 layers) and
+/// (hidden 2048, 12 layers). The other architectures are for testing.
 [[nodiscard]] std::vector<MeasuredStep> calibration_part(std::span<const MeasuredStep> steps);
 
 }  // namespace stretto

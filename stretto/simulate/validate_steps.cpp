@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <span>
 #include <string>
@@ -297,12 +298,9 @@ Machine a100_nodes(const std::string& directory, int nodes, BytesPerSecond betwe
 
 std::vector<MeasuredStep> calibration_part(std::span<const MeasuredStep> steps) {
   std::vector<MeasuredStep> part;
-  std::size_t seen = 0;
-  for (const MeasuredStep& step : steps) {
-    if (calibrated_on(step.shape) && seen++ % 3 == 0) {
-      part.push_back(step);
-    }
-  }
+  std::copy_if(steps.begin(), steps.end(), std::back_inserter(part), [](const MeasuredStep& step) {
+    return calibrated_on(step.shape);
+  });
   return part;
 }
 
@@ -315,8 +313,9 @@ std::vector<ValidationRow> validate_steps(const std::string& directory) {
 
 std::vector<ValidationRow> validate(const std::string& directory) {
   std::vector<ValidationRow> rows = validate_collectives(directory);
-  const std::vector<ValidationRow> steps = validate_steps(directory);
-  rows.insert(rows.end(), steps.begin(), steps.end());
+  for (const auto& part : {validate_nccl(directory), validate_steps(directory)}) {
+    rows.insert(rows.end(), part.begin(), part.end());
+  }
   return rows;
 }
 
