@@ -164,8 +164,8 @@ Action add_analyze(CLI::App& app) {
       ->type_name("WHAT");
   app.add_option("--machine",
                  flags->machine,
-                 "Bound for this machine instead of the costs fitted to the trace (file, preset, or "
-                 "4@5Gbit/s,50us)")
+                 "Bound for this machine instead of the costs fitted to the trace (file, preset, "
+                 "or 4@5Gbit/s,50us)")
       ->type_name("M");
   app.add_option("-o,--output", flags->output, "Write the result there instead of to stdout")
       ->type_name("FILE");

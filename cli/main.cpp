@@ -28,6 +28,8 @@ struct Command {
 };
 constexpr std::array kCommands = {
     Command{"analyze", add_analyze},
+    Command{"plan", add_plan},
+    Command{"simulate", add_simulate},
     Command{"diff", add_diff},
     Command{"convert", add_convert},
     Command{"demo", add_demo},
@@ -97,6 +99,7 @@ int run(Context context) {
   app.footer(
       "Examples:\n"
       "  stretto analyze trace_rank0.json.gz\n"
+      "  stretto plan resnet50 --machine 8@5Gbit/s,50us\n"
       "  stretto demo\n"
       "  stretto train -n 2 --epochs 5\n"
       "  stretto replay resnet50 --emulate 8@5Gbit/s,50us");

@@ -17,12 +17,13 @@
 #include "flags.hpp"
 #include "job.hpp"
 #include "output.hpp"
+#include "profile.hpp"
 #include "result.hpp"
 #include "schedule.hpp"
 #include "stretto/analyze/analyze.hpp"
-#include "stretto/data/models.hpp"
 #include "stretto/data/step_profile.hpp"
 #include "stretto/plan/fixed_plans.hpp"
+#include "stretto/plan/planner.hpp"
 #include "stretto/report/report.hpp"
 
 namespace stretto::cli {
@@ -48,27 +49,6 @@ ComputeMode compute_mode(const std::string& name) {
   throw Error(
       ErrorCode::kInvalidArgument,
       {"no such stand-in for compute", "--compute", fmt::format("'{}'", name), "wait or busy", ""});
-}
-
-/// A model's name, a model table, or a profile: a file is a profile if it says so.
-StepProfile load_profile(const ReplayFlags& flags) {
-  const std::vector<std::string> names = model_names();
-  if (std::find(names.begin(), names.end(), flags.profile) != names.end()) {
-    return profile_from_model_json(model_json(flags.profile), flags.profile, flags.device);
-  }
-  if (!std::filesystem::exists(flags.profile) &&
-      flags.profile.find_first_of("./") == std::string::npos) {
-    // Not a file, and not meant as one: says which models there are.
-    return from_flag("PROFILE", [&] {
-      return profile_from_model_json(model_json(flags.profile), flags.profile, flags.device);
-    });
-  }
-  const std::string text = read_file(flags.profile, "PROFILE");
-  return from_file(flags.profile, [&] {
-    return text.find("\"stretto.step_profile/") != std::string::npos
-               ? step_profile_from_json(text, flags.profile)
-               : profile_from_model_json(text, flags.profile, flags.device);
-  });
 }
 
 std::string report(const ReplayFlags& flags,
@@ -118,9 +98,26 @@ std::string report(const ReplayFlags& flags,
          file_list(files) + other_schedule(context.arguments, run);
 }
 
+/// On an emulated machine buckets can be planned for the profile as it will be replayed.
+ScheduleOptions::Resolved resolve(const ReplayFlags& flags, const StepProfile& profile) {
+  const std::optional<Machine> machine = flags.job.machine();
+  if (!machine || machine->ranks() < 2 || profile.bytes() == Bytes(0)) {
+    return flags.schedule.resolve(tensors_of(profile));
+  }
+  const double stretch = flags.compute_s && profile.compute_end > Seconds(0)
+                             ? *flags.compute_s / profile.compute_end.count()
+                             : 1.0;
+  const Algorithm algorithm =
+      from_flag("--algorithm", [&] { return algorithm_from_string(flags.schedule.algorithm); });
+  SimulateOptions options;
+  options.streams = flags.schedule.streams;
+  return flags.schedule.resolve(
+      scaled(profile, stretch), emulated_costs(*machine, algorithm, profile.bytes()), options);
+}
+
 int run_replay(const ReplayFlags& flags, const Context& context) {
-  const StepProfile profile = load_profile(flags);
-  const ScheduleOptions::Resolved resolved = flags.schedule.resolve(tensors_of(profile));
+  const StepProfile profile = load_profile(flags.profile, flags.device);
+  const ScheduleOptions::Resolved resolved = resolve(flags, profile);
   (void)flags.artifacts.one_rank_step();
   ReplayOptions options;
   options.plan = resolved.plan;
@@ -145,11 +142,7 @@ int run_replay(const ReplayFlags& flags, const Context& context) {
 Action add_replay(CLI::App& app) {
   app.description(
       "Runs a model's step with real ranks and real gradient bytes; compute is waited for");
-  std::string names;
-  for (const std::string& name : model_names()) {
-    names += (names.empty() ? "" : ", ") + name;
-  }
-  app.footer("Models: " + names +
+  app.footer("Models: " + model_list() +
              "\n\nExamples:\n"
              "  stretto replay resnet50 --emulate 8@5Gbit/s,50us\n"
              "  stretto replay bert_large -n 2 --compute-s 0.2 --buckets ddp\n"

@@ -6,8 +6,13 @@
 #include <vector>
 
 #include "app.hpp"
+#include "stretto/comm/communicator.hpp"
+#include "stretto/data/machine.hpp"
 #include "stretto/data/plan.hpp"
+#include "stretto/data/step_profile.hpp"
+#include "stretto/data/timeline.hpp"
 #include "stretto/run/session.hpp"
+#include "stretto/simulate/simulate.hpp"
 
 namespace stretto::cli {
 
@@ -31,6 +36,29 @@ struct ScheduleOptions {
     SessionOptions session;
   };
   [[nodiscard]] Resolved resolve(const std::vector<TensorSpec>& tensors) const;
+  /// As above, where it is known what a step does and what exchanges cost: then `planned` is
+  /// possible, and the default with overlap.
+  [[nodiscard]] Resolved resolve(const StepProfile& profile,
+                                 const ExchangeCosts& costs,
+                                 const SimulateOptions& options) const;
+  /// Whether the buckets are to be planned.
+  [[nodiscard]] bool planned() const noexcept { return plan.empty() && buckets == "planned"; }
+
+ private:
+  [[nodiscard]] Resolved resolve_rule(const std::vector<TensorSpec>& tensors) const;
 };
+
+/// What an exchange costs in a communicator of this version on an emulated machine: the algorithm
+/// that it runs there.
+[[nodiscard]] ExchangeCosts emulated_costs(const Machine& machine, Algorithm algorithm, Bytes most);
+
+/// The plan for a step as rank 0 measured it: `timeline` is its own, of a run that trained
+/// `tensors`. Collective; every rank gets the same plan.
+[[nodiscard]] Plan plan_measured(Communicator& communicator,
+                                 const Timeline& timeline,
+                                 const std::vector<TensorSpec>& tensors,
+                                 const Machine& machine,
+                                 Algorithm algorithm,
+                                 int streams);
 
 }  // namespace stretto::cli

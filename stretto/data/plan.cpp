@@ -249,6 +249,16 @@ std::vector<TensorRange> Plan::ranges(std::size_t b) const {
   return Arenas(tensors).ranges(buckets.at(b));
 }
 
+std::vector<std::vector<TensorRange>> Plan::all_ranges() const {
+  const Arenas arenas(tensors);
+  std::vector<std::vector<TensorRange>> all;
+  all.reserve(buckets.size());
+  for (const Bucket& bucket : buckets) {
+    all.push_back(arenas.ranges(bucket));
+  }
+  return all;
+}
+
 Bytes Plan::bytes() const noexcept {
   return std::accumulate(
       tensors.begin(), tensors.end(), Bytes{}, [](Bytes sum, const TensorSpec& tensor) {

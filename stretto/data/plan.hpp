@@ -64,6 +64,8 @@ struct Plan {
   [[nodiscard]] std::vector<std::int64_t> offsets() const;
   /// Which parts of which tensors bucket b holds, in order.
   [[nodiscard]] std::vector<TensorRange> ranges(std::size_t b) const;
+  /// The same of all buckets, in the time of one pass over the tensors.
+  [[nodiscard]] std::vector<std::vector<TensorRange>> all_ranges() const;
   [[nodiscard]] Bytes bytes() const noexcept;
 };
 

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
+#include <numeric>
 #include <span>
 #include <vector>
 
@@ -50,6 +52,128 @@ Seconds in_iteration_bound(std::span<const ReadyBytes> gradients,
                      Seconds(cost.seconds_per_byte * static_cast<double>(from_here_on.count())));
   }
   return bound;
+}
+
+Seconds release_bound(std::span<const ReadyBytes> gradients, const ExchangeTime& cost) {
+  Bytes total;
+  for (const ReadyBytes& gradient : gradients) {
+    total += gradient.bytes;
+  }
+  Seconds bound{};
+  for (const CostLine& line : cost.lower_lines(total)) {
+    bound = std::max(
+        bound, in_iteration_bound(gradients, Seconds(0), {line.latency, line.seconds_per_byte}));
+  }
+  return bound;
+}
+
+std::vector<Bound> in_iteration_bounds(std::span<const ReadyBytes> gradients,
+                                       Seconds compute_end,
+                                       const ExchangeTime& cost) {
+  return {{"compute", compute_end, "compute takes what the profile says"},
+          {"release and bandwidth",
+           std::max(compute_end, release_bound(gradients, cost)),
+           "every gradient is exchanged whole in its own iteration, at this cost per byte"}};
+}
+
+namespace {
+
+/// 1 | r_j, preemption, q_j | Cmax by largest delivery time first, which is optimal (Horn 1974).
+double delivered(const std::vector<double>& release,
+                 const std::vector<double>& length,
+                 const std::vector<double>& delivery) {
+  std::vector<std::size_t> by_release(release.size());
+  std::iota(by_release.begin(), by_release.end(), std::size_t{0});
+  std::sort(by_release.begin(), by_release.end(), [&](std::size_t a, std::size_t b) {
+    return release[a] < release[b];
+  });
+  std::vector<double> left = length;
+  const auto less_urgent = [&](std::size_t a, std::size_t b) { return delivery[a] < delivery[b]; };
+  std::vector<std::size_t> open;
+  double at = 0.0;
+  double latest = 0.0;
+  std::size_t next = 0;
+  while (next < by_release.size() || !open.empty()) {
+    if (open.empty()) {
+      at = std::max(at, release[by_release[next]]);
+    }
+    while (next < by_release.size() && release[by_release[next]] <= at) {
+      open.push_back(by_release[next++]);
+      std::push_heap(open.begin(), open.end(), less_urgent);
+    }
+    const std::size_t job = open.front();
+    const double until_next = next < by_release.size() ? release[by_release[next]] - at
+                                                       : std::numeric_limits<double>::infinity();
+    if (left[job] <= until_next) {
+      at += left[job];
+      latest = std::max(latest, at + delivery[job]);
+      std::pop_heap(open.begin(), open.end(), less_urgent);
+      open.pop_back();
+    } else {
+      left[job] -= until_next;
+      at += until_next;
+    }
+  }
+  return latest;
+}
+
+}  // namespace
+
+std::vector<Bound> cross_iteration_bounds(std::span<const LayerStep> layers,
+                                          Seconds update,
+                                          const ExchangeTime& cost) {
+  Seconds compute = update;
+  Bytes total;
+  Bytes largest;
+  for (const LayerStep& layer : layers) {
+    compute += layer.forward + layer.backward;
+    total += layer.bytes;
+    largest = std::max(largest, layer.bytes);
+  }
+  // From the end of one forward pass to the end of the next: layer i's gradient is there after the
+  // backward pass of i and all above it, and its parameters are needed before theirs forward.
+  std::vector<double> release;
+  std::vector<double> delivery;
+  std::vector<Bytes> bytes;
+  Seconds cycle = compute;
+  Seconds backward{};
+  Seconds forward{};
+  for (std::size_t l = layers.size(); l-- > 0;) {
+    backward += layers[l].backward;
+    forward += layers[l].forward;
+    if (layers[l].bytes > Bytes(0)) {
+      release.push_back(backward.count());
+      delivery.push_back(forward.count());
+      bytes.push_back(layers[l].bytes);
+      Seconds least{};
+      for (const CostLine& line : cost.lower_lines(total)) {
+        least = std::max(least, line(layers[l].bytes));
+      }
+      cycle = std::max(cycle, backward + forward + least);
+    }
+  }
+  Seconds resource = compute;
+  Seconds window = compute;
+  for (const CostLine& line : cost.lower_lines(total)) {
+    if (bytes.empty()) {
+      break;
+    }
+    resource = std::max(resource, line(total));
+    std::vector<double> length;
+    for (const Bytes size : bytes) {
+      length.push_back(line.seconds_per_byte * static_cast<double>(size.count()));
+    }
+    window = std::max(window, line.latency + Seconds(delivered(release, length, delivery)));
+  }
+  return {
+      {"compute", compute, "compute takes what the profile says"},
+      {"wire", resource, "every gradient crosses the wire once per step, at this cost per byte"},
+      {"cycle",
+       cycle,
+       "parameters are updated before they are used again, backward in the usual order"},
+      {"delivery",
+       window,
+       "the same for all layers at once, on one wire that may be interrupted anywhere"}};
 }
 
 }  // namespace stretto

@@ -2,9 +2,12 @@
 #pragma once
 
 #include <span>
+#include <string>
+#include <vector>
 
 #include "stretto/base/units.hpp"
 #include "stretto/data/machine.hpp"
+#include "stretto/simulate/exchange_time.hpp"
 
 namespace stretto {
 
@@ -32,5 +35,41 @@ struct ExchangeCost {
 [[nodiscard]] Seconds in_iteration_bound(std::span<const ReadyBytes> gradients,
                                          Seconds compute_end,
                                          ExchangeCost cost);
+
+/// The same for one stream whose exchanges cost `cost`: the least end of communication by
+/// max_k [ r_k + least time of what is not ready before r_k ], over the cost's lower lines. 0 with
+/// nothing to exchange. Never above the end that earliest_buckets() reaches.
+[[nodiscard]] Seconds release_bound(std::span<const ReadyBytes> gradients,
+                                    const ExchangeTime& cost);
+
+/// A step no schedule of a kind can be quicker than, and what that rests on.
+struct Bound {
+  std::string name;
+  Seconds step{};
+  std::string assumption;
+};
+
+/// The bounds of one iteration: compute, and release-bandwidth for these costs. Gradients in ready
+/// order.
+[[nodiscard]] std::vector<Bound> in_iteration_bounds(std::span<const ReadyBytes> gradients,
+                                                     Seconds compute_end,
+                                                     const ExchangeTime& cost);
+
+/// The bounds of a step in steady state when communication may reach into the next forward pass.
+/// Layers in forward order, each with its forward and backward time and the bytes of its gradients.
+/// - resource: the wire carries all bytes once per step;
+/// - cycle, for each layer i: between two uses of its parameters lie the forward pass from it on,
+///   the backward pass down to it and one exchange: sum over j >= i of (f_j + b_j), and T(n_i);
+/// - delivery: in the window from the first gradient to the next use of each layer, what is ready
+///   from some moment on and needed by some moment must fit (one machine, release dates and
+///   delivery times: Horn 1974, doi:10.1002/nav.3800210113; the least maximum over subsets).
+struct LayerStep {
+  Seconds forward{};
+  Seconds backward{};
+  Bytes bytes{};
+};
+[[nodiscard]] std::vector<Bound> cross_iteration_bounds(std::span<const LayerStep> layers,
+                                                        Seconds update,
+                                                        const ExchangeTime& cost);
 
 }  // namespace stretto

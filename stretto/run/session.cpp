@@ -129,6 +129,7 @@ struct Session::Impl {
     tensor_buckets.assign(plan.tensors.size(), {});
     bucket_names.clear();
     std::size_t largest = 0;
+    const std::vector<std::vector<TensorRange>> ranges = plan.all_ranges();
     for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
       const Bucket& bucket = plan.buckets[b];
       BucketState& state = buckets[b];
@@ -138,7 +139,7 @@ struct Session::Impl {
                     static_cast<std::size_t>(bucket.end - bucket.begin),
                     bucket.dtype,
                     {}};
-      state.ranges = plan.ranges(b);
+      state.ranges = ranges[b];
       state.tensors = static_cast<int>(state.ranges.size());
       for (const TensorRange& range : state.ranges) {
         tensor_buckets[range.tensor].push_back(static_cast<std::uint32_t>(b));

@@ -95,11 +95,7 @@ Seconds ExchangeTime::operator()(Bytes size) const noexcept {
     return Seconds(0);
   }
   if (!lines_.empty()) {
-    Seconds least = lines_.front()(size);
-    for (const CostLine& line : lines_) {
-      least = std::min(least, line(size));
-    }
-    return least;
+    return cheapest(size)(size);
   }
   const double x = std::log(static_cast<double>(size.count()));
   const auto above = std::lower_bound(log_size_.begin(), log_size_.end(), x);
@@ -114,14 +110,26 @@ Seconds ExchangeTime::operator()(Bytes size) const noexcept {
   return Seconds(std::exp(log_time_[i - 1] + part * (log_time_[i] - log_time_[i - 1])));
 }
 
-Algorithm ExchangeTime::algorithm(Bytes size) const noexcept {
-  const CostLine* best = nullptr;
+const CostLine& ExchangeTime::cheapest(Bytes size) const noexcept {
+  const CostLine* best = &lines_.front();
   for (const CostLine& line : lines_) {
-    if (best == nullptr || line(size) < (*best)(size)) {
+    if (line(size) < (*best)(size)) {
       best = &line;
     }
   }
-  return best == nullptr ? Algorithm::kAuto : best->algorithm;
+  return *best;
+}
+
+Seconds ExchangeTime::latency(Bytes size) const noexcept {
+  if (size <= Bytes(0)) {
+    return Seconds(0);
+  }
+  return lines_.empty() ? std::min((*this)(size), Seconds(std::exp(log_time_.front())))
+                        : cheapest(size).latency;
+}
+
+Algorithm ExchangeTime::algorithm(Bytes size) const noexcept {
+  return lines_.empty() ? Algorithm::kAuto : cheapest(size).algorithm;
 }
 
 std::vector<CostLine> ExchangeTime::lower_lines(Bytes most) const {

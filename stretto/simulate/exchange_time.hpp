@@ -38,6 +38,9 @@ class ExchangeTime {
   explicit ExchangeTime(std::span<const CurvePoint> points);
 
   [[nodiscard]] Seconds operator()(Bytes size) const noexcept;
+  /// Of that time, what grows with nothing: the cheapest line's latency, the time of a curve's
+  /// smallest size.
+  [[nodiscard]] Seconds latency(Bytes size) const noexcept;
   /// Which algorithm the cheapest line is of; kAuto on a curve.
   [[nodiscard]] Algorithm algorithm(Bytes size) const noexcept;
   /// Empty for a curve.
@@ -49,6 +52,8 @@ class ExchangeTime {
   [[nodiscard]] ExchangeTime scaled(double latency, double seconds_per_byte) const;
 
  private:
+  [[nodiscard]] const CostLine& cheapest(Bytes size) const noexcept;
+
   std::vector<CostLine> lines_;
   std::vector<double> log_size_;  // of a curve
   std::vector<double> log_time_;

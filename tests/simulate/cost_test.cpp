@@ -214,5 +214,340 @@ TEST(CollectiveTime, FourGiBOnFourNodesOfEight) {
               0.05);
 }
 
+Collective any_collective() {
+  return *rc::gen::element(Collective::kAllReduce,
+                           Collective::kReduceScatter,
+                           Collective::kAllGather,
+                           Collective::kBroadcast,
+                           Collective::kReduce,
+                           Collective::kAllToAll,
+                           Collective::kSend);
+}
+
+Machine three_levels() {
+  return machine_from_spec("2x4x8@nvlink=400GB/s,2us@net=200GB/s,10us@spine=100GB/s,20us");
+}
+
+double seconds(const Machine& machine, Collective collective, Algorithm algorithm, Bytes size) {
+  return collective_time(machine, collective, algorithm, size).count();
+}
+
+/// 2 nodes of 3: a = 1 s inside and 10 s between, b = 1 s/B inside and 2 s/B for a node's link.
+Machine two_nodes_of_three() {
+  Machine machine = machine_from_spec("2x3@1GB/s,1s@1GB/s,10s");
+  machine.levels[0].bandwidth = BytesPerSecond(1);
+  machine.levels[1].bandwidth = BytesPerSecond(0.5);
+  return machine;
+}
+
+TEST(CollectiveTime, TwoLevelsByHand) {
+  const Machine machine = two_nodes_of_three();
+  const Bytes n(60);
+  const auto all_reduce = [&](Algorithm algorithm) {
+    return seconds(machine, Collective::kAllReduce, algorithm, n);
+  };
+  // Around the ring: 4 edges of 1 s and 2 of 10, one cheap one left out, twice; 10 of 60 bytes in
+  // each of 10 steps over the nodes' links of 2 s/B.
+  EXPECT_NEAR(all_reduce(Algorithm::kRing), 2 * (24 - 1) + 10 * 10 * 2, 1e-9);
+  // From a node 3 ranks send 10 bytes to each of 3 others: 90; inside 20. Twice.
+  EXPECT_NEAR(all_reduce(Algorithm::kDirect), 2 * (10 + 90 * 2), 1e-9);
+  // Inside 4 messages of 20; between 2 of 10, three times at once on a node's link.
+  EXPECT_NEAR(all_reduce(Algorithm::kHierarchical), 4 + 80 + 20 + 2 * 10 * 3 * 2, 1e-9);
+  EXPECT_NEAR(all_reduce(Algorithm::kHierarchicalPipelined), 24 + 120, 1e-9);
+  // Reduce and broadcast inside: 2 rounds and 2 around, 2 * 2/3 * 60 each; between: its third of
+  // the node's link.
+  EXPECT_NEAR(all_reduce(Algorithm::kLeader), 2 * (4 + 80) + 20 + 60 * 6, 1e-9);
+  // Trees: two rounds inside, one between, there and back.
+  EXPECT_NEAR(all_reduce(Algorithm::kBinomialTree), 2 * (2 + 120) + 2 * (10 + 120), 1e-9);
+  // Inside folded onto 2 ranks: three rounds of all. Between all three ranks at once.
+  EXPECT_NEAR(all_reduce(Algorithm::kRecursiveDoubling), 3 + 180 + 10 + 60 * 6, 1e-9);
+  // Rank 0 receives from 2 inside, from 3 outside, and sends to them.
+  EXPECT_NEAR(all_reduce(Algorithm::kParameterServer), 2 * (10 + 3 * 60 * 2), 1e-9);
+  // All_to_all: 2 partners inside, 3 outside, 10 bytes each, three ranks on the node's link.
+  EXPECT_NEAR(seconds(machine, Collective::kAllToAll, Algorithm::kPairwise, n),
+              2 * (1 + 10) + 3 * (10 + 10 * 6),
+              1e-9);
+  // 20 to each inside; then 30 to the partner in the other node.
+  EXPECT_NEAR(seconds(machine, Collective::kAllToAll, Algorithm::kHierarchical, n),
+              2 * (1 + 20) + 10 + 30 * 6,
+              1e-9);
+  // Rounds with the 1st, 2nd and 4th further on: 30 bytes from 1, 2 and 3 ranks of a node.
+  EXPECT_NEAR(seconds(machine, Collective::kAllToAll, Algorithm::kBruck, n),
+              3 * 10 + 30 * 2 * (1 + 2 + 3),
+              1e-9);
+  EXPECT_NEAR(seconds(machine, Collective::kSend, Algorithm::kDirect, n), 10 + 120, 1e-9);
+}
+
+TEST(CollectiveTime, AddingSwitchesWhereThereAreSome) {
+  Machine machine = two_nodes_of_three();
+  machine.levels[0].in_switch_efficiency = 0.5;
+  // 2 hops and 60 / 0.5 s inside; between a ring of the three thirds: 2 x 10 s and 60 x 2 s.
+  EXPECT_NEAR(seconds(machine, Collective::kAllReduce, Algorithm::kInSwitch, Bytes(60)),
+              2 + 20 + 120,
+              1e-9);
+  machine.levels[1].in_switch_efficiency = 1.0;
+  EXPECT_NEAR(seconds(machine, Collective::kAllReduce, Algorithm::kInSwitch, Bytes(60)),
+              2 + 20 + 120,
+              1e-9);
+}
+
+TEST(CollectiveTime, AddingTakesItsTime) {
+  Machine machine = machine_from_spec("4@1GB/s,0");
+  machine.reduction = BytesPerSecond(1e9);
+  EXPECT_NEAR(seconds(machine, Collective::kAllReduce, Algorithm::kRing, Bytes(1'000'000)),
+              1.5e-3 + 0.75e-3,
+              1e-12);
+  EXPECT_NEAR(
+      seconds(machine, Collective::kAllGather, Algorithm::kRing, Bytes(1'000'000)), 0.75e-3, 1e-12);
+}
+
+TEST(CollectiveTime, ErrorsSayWhichAlgorithmsWouldDo) {
+  try {
+    (void)collective_time(three_levels(), Collective::kAllGather, Algorithm::kLeader, Bytes(1));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    EXPECT_EQ(error.detail().found, "all_gather by leader");
+    EXPECT_NE(error.detail().expected.find("ring"), std::string::npos);
+    EXPECT_EQ(error.detail().expected.find("in_switch"), std::string::npos);
+  }
+  EXPECT_THROW(
+      (void)collective_time(three_levels(), Collective::kAllReduce, Algorithm::kInSwitch, Bytes(1)),
+      Error);
+  EXPECT_THROW(
+      (void)collective_time(three_levels(), Collective::kBarrier, Algorithm::kAuto, Bytes(1)),
+      Error);
+  EXPECT_THROW((void)compare_algorithms(three_levels(), Collective::kNone, Bytes(1)), Error);
+  EXPECT_THROW(
+      (void)exchange_time(three_levels(), Collective::kAllReduce, Algorithm::kBruck, Bytes(1)),
+      Error);
+  // Powers of two only.
+  EXPECT_THROW((void)collective_time(machine_from_spec("3@1GB/s,1us"),
+                                     Collective::kAllGather,
+                                     Algorithm::kRecursiveDoubling,
+                                     Bytes(1)),
+               Error);
+}
+
+Machine measured_machine() {
+  Machine machine = machine_from_spec("8@100GB/s,1us");
+  machine.curves = {
+      {Collective::kAllReduce,
+       Algorithm::kAuto,
+       8,
+       {{Bytes(100), Seconds(10e-6)}, {Bytes(400), Seconds(40e-6)}, {Bytes(800), Seconds(20e-6)}}},
+      {Collective::kAllReduce, Algorithm::kRing, 8, {{Bytes(100), Seconds(5e-6)}}},
+      {Collective::kAllReduce, Algorithm::kAuto, 4, {{Bytes(100), Seconds(1)}}}};
+  return machine;
+}
+
+TEST(CollectiveTime, MeasuredCurvesComeFirst) {
+  const Machine machine = measured_machine();
+  const auto us = [&](Algorithm algorithm, std::int64_t size) {
+    return seconds(machine, Collective::kAllReduce, algorithm, Bytes(size)) * 1e6;
+  };
+  EXPECT_NEAR(us(Algorithm::kAuto, 1), 10, 1e-9);
+  EXPECT_NEAR(us(Algorithm::kAuto, 100), 10, 1e-9);
+  EXPECT_NEAR(us(Algorithm::kAuto, 200), 20, 1e-9);
+  // Straight in the logarithms, and down again as it was measured.
+  EXPECT_NEAR(us(Algorithm::kAuto, 566), 40 / std::sqrt(2), 0.05);
+  EXPECT_NEAR(us(Algorithm::kAuto, 1600), 40, 1e-9);
+  // Its own curve, else what the library chose.
+  EXPECT_NEAR(us(Algorithm::kRing, 100), 5, 1e-9);
+  EXPECT_NEAR(us(Algorithm::kDirect, 100), 10, 1e-9);
+  EXPECT_EQ(us(Algorithm::kAuto, 0), 0.0);
+  // Nobody measured all_gather.
+  EXPECT_LT(seconds(machine, Collective::kAllGather, Algorithm::kAuto, Bytes(100)), 4e-6);
+}
+
+TEST(CompareAlgorithms, SaysWhatWasMeasured) {
+  const auto costs = compare_algorithms(measured_machine(), Collective::kAllReduce, Bytes(100));
+  int measured = 0;
+  for (const AlgorithmCost& cost : costs) {
+    const bool has_curve = cost.algorithm == Algorithm::kAuto || cost.algorithm == Algorithm::kRing;
+    EXPECT_EQ(cost.basis == Basis::kMeasured, has_curve) << to_string(cost.algorithm);
+    measured += has_curve ? 1 : 0;
+  }
+  EXPECT_EQ(measured, 2);
+}
+
+TEST(ExchangeTimeOf, LinesWhereAffineElseACurve) {
+  const Machine machine = machine_from_spec("8@100GB/s,1us");
+  const Bytes most(1 << 30);
+  const auto of = [&](Algorithm algorithm) {
+    return exchange_time(machine, Collective::kAllReduce, algorithm, most);
+  };
+  ASSERT_EQ(of(Algorithm::kRing).lines().size(), 1U);
+  EXPECT_EQ(of(Algorithm::kRing).algorithm(Bytes(1)), Algorithm::kRing);
+  EXPECT_GE(of(Algorithm::kAuto).lines().size(), 1U);
+  EXPECT_TRUE(of(Algorithm::kPipelinedChain).lines().empty());
+  for (std::int64_t size = 1; size < most.count(); size = size * 3 / 2 + 1) {
+    const double exact =
+        seconds(machine, Collective::kAllReduce, Algorithm::kPipelinedChain, Bytes(size));
+    EXPECT_NEAR(of(Algorithm::kPipelinedChain)(Bytes(size)).count() / exact, 1.0, 1e-3) << size;
+  }
+  // A measured curve is passed on; ExchangeTime makes it monotone.
+  const ExchangeTime curve =
+      exchange_time(measured_machine(), Collective::kAllReduce, Algorithm::kAuto, most);
+  EXPECT_TRUE(curve.lines().empty());
+  EXPECT_NEAR(curve(Bytes(400)).count(), 20e-6, 1e-12);
+  // One measured algorithm among formulas: the cheaper of both at each size.
+  Machine mixed = measured_machine();
+  std::erase_if(mixed.curves,
+                [](const CollectiveCurve& one) { return one.algorithm == Algorithm::kAuto; });
+  const ExchangeTime sampled =
+      exchange_time(mixed, Collective::kAllReduce, Algorithm::kAuto, Bytes(1000));
+  EXPECT_TRUE(sampled.lines().empty());
+  EXPECT_NEAR(sampled(Bytes(1000)).count(),
+              seconds(mixed, Collective::kAllReduce, Algorithm::kAuto, Bytes(1000)),
+              1e-9);
+}
+
+TEST(ExchangeTimeOf, OneRankIsFree) {
+  const Machine alone = machine_from_spec("1@1GB/s,1us");
+  const ExchangeTime free =
+      exchange_time(alone, Collective::kAllReduce, Algorithm::kRing, Bytes(1 << 20));
+  EXPECT_EQ(free(Bytes(1 << 20)).count(), 0.0);
+}
+
+/// A machine of 1 to 3 levels of 1 to 6, from slow to fast links, some with adding switches.
+Machine any_machine() {
+  Machine machine;
+  machine.name = "any";
+  const int levels = *rc::gen::inRange(1, 4);
+  for (int l = 0; l < levels; ++l) {
+    Level level;
+    level.name = std::to_string(l);
+    level.group_size = *rc::gen::inRange(1, 7);
+    level.latency = Seconds(*rc::gen::inRange(0, 100) * 1e-6);
+    level.bandwidth = BytesPerSecond(*rc::gen::inRange(1, 1000) * 1e8);
+    level.in_switch_efficiency = *rc::gen::inRange(0, 4) * 0.25;
+    machine.levels.push_back(level);
+  }
+  machine.reduction = BytesPerSecond(*rc::gen::inRange(0, 3) * 1e10);
+  return machine;
+}
+
+Bytes any_size() {
+  return Bytes(*rc::gen::inRange<std::int64_t>(1, std::int64_t{1} << *rc::gen::inRange(1, 34)));
+}
+
+RC_GTEST_PROP(CollectiveTime, MoreBytesTakeNoLessAndNothingIsFree, ()) {
+  const Machine machine = any_machine();
+  const Collective collective = any_collective();
+  const Bytes size = any_size();
+  const Bytes more = size + any_size();
+  for (const AlgorithmCost& cost : compare_algorithms(machine, collective, size)) {
+    const double time = seconds(machine, collective, cost.algorithm, size);
+    RC_ASSERT(time == cost.time.count());
+    // The best number of segments is exact, but for rounding.
+    RC_ASSERT(seconds(machine, collective, cost.algorithm, more) >= time * (1 - 1e-12));
+    RC_ASSERT(seconds(machine, collective, cost.algorithm, Bytes(0)) == 0.0);
+    RC_ASSERT((time == 0.0) == (machine.ranks() == 1));
+  }
+}
+
+RC_GTEST_PROP(CollectiveTime, AutoIsTheCheapestOfAll, ()) {
+  const Machine machine = any_machine();
+  const Collective collective = any_collective();
+  const Bytes size = any_size();
+  const auto costs = compare_algorithms(machine, collective, size);
+  double least = INFINITY;
+  for (const AlgorithmCost& cost : costs) {
+    least = std::min(least, cost.time.count());
+  }
+  RC_ASSERT(costs.front().time.count() == least);
+  RC_ASSERT(seconds(machine, collective, Algorithm::kAuto, size) == least);
+}
+
+RC_GTEST_PROP(CollectiveTime, OnOneLevelTheFlatFormulasHold, ()) {
+  const int ranks = *rc::gen::inRange(2, 40);
+  Machine machine;
+  machine.levels = {
+      {"link", ranks, Seconds(*rc::gen::inRange(0, 99) * 1e-6), BytesPerSecond(1e9), 0.5}};
+  machine.reduction = BytesPerSecond(3e9);
+  const LinkCost link{machine.levels[0].latency, 1e-9, 1 / 3e9};
+  const Bytes size = any_size();
+  const auto same = [&](Collective collective, Algorithm algorithm, Seconds expected) {
+    const double found = seconds(machine, collective, algorithm, size);
+    RC_ASSERT(std::abs(found - expected.count()) <= 1e-9 * expected.count());
+  };
+  using C = Collective;
+  using A = Algorithm;
+  same(C::kAllReduce, A::kDirect, cost::direct_all_reduce(ranks, link)(size));
+  same(C::kAllReduce, A::kRing, cost::ring_all_reduce(ranks, link)(size));
+  same(C::kAllReduce, A::kHierarchical, cost::ring_all_reduce(ranks, link)(size));
+  same(C::kAllReduce, A::kHierarchicalPipelined, cost::ring_all_reduce(ranks, link)(size));
+  same(C::kAllReduce, A::kLeader, cost::ring_all_reduce(ranks, link)(size));
+  same(
+      C::kAllReduce, A::kRecursiveDoubling, cost::recursive_doubling_all_reduce(ranks, link)(size));
+  same(C::kAllReduce, A::kHalvingDoubling, cost::halving_doubling_all_reduce(ranks, link)(size));
+  same(C::kAllReduce, A::kBinomialTree, cost::binomial_tree_all_reduce(ranks, link)(size));
+  same(C::kAllReduce, A::kPipelinedChain, cost::pipelined_chain_all_reduce(ranks, size, link));
+  same(C::kAllReduce, A::kDoubleBinaryTree, cost::double_binary_tree_all_reduce(ranks, size, link));
+  same(C::kAllReduce, A::kInSwitch, cost::in_switch_all_reduce(ranks, link, 0.5)(size));
+  same(C::kAllReduce, A::kParameterServer, cost::one_parameter_server(ranks - 1, link)(size));
+  same(C::kReduceScatter, A::kDirect, cost::direct_reduce_scatter(ranks, link)(size));
+  same(C::kReduceScatter, A::kRing, cost::ring_reduce_scatter(ranks, link)(size));
+  same(C::kReduceScatter,
+       A::kHalvingDoubling,
+       cost::recursive_halving_reduce_scatter(ranks, link)(size));
+  same(C::kAllGather, A::kDirect, cost::direct_all_gather(ranks, link)(size));
+  same(C::kAllGather, A::kRing, cost::ring_all_gather(ranks, link)(size));
+  same(C::kAllGather, A::kBruck, cost::bruck_all_gather(ranks, link)(size));
+  same(C::kBroadcast, A::kDirect, cost::direct_broadcast(ranks, link)(size));
+  same(C::kBroadcast, A::kRing, cost::ring_broadcast(ranks, link)(size));
+  same(C::kBroadcast, A::kBinomialTree, cost::binomial_broadcast(ranks, link)(size));
+  same(C::kBroadcast, A::kPipelinedChain, cost::pipelined_chain_broadcast(ranks, size, link));
+  same(C::kBroadcast, A::kDoubleBinaryTree, cost::double_binary_tree_broadcast(ranks, size, link));
+  same(C::kReduce, A::kDirect, cost::direct_reduce(ranks, link)(size));
+  same(C::kReduce, A::kRing, cost::ring_reduce(ranks, link)(size));
+  same(C::kReduce, A::kBinomialTree, cost::binomial_reduce(ranks, link)(size));
+  same(C::kAllToAll, A::kDirect, cost::direct_all_to_all(ranks, link)(size));
+  same(C::kAllToAll, A::kPairwise, cost::pairwise_all_to_all(ranks, link)(size));
+  same(C::kAllToAll, A::kBruck, cost::bruck_all_to_all(ranks, link)(size));
+}
+
+/// The K groups of a level send 2(K-1)n in all, over their links and those of the levels outside:
+/// what no end-point algorithm beats (docs/bounds.md).
+double least_per_byte(const Machine& machine) {
+  double least = 0.0;
+  double members = 1.0;
+  double capacity = 0.0;
+  for (std::size_t l = machine.levels.size(); l-- > 0;) {
+    if (machine.levels[l].group_size > 1) {
+      members *= machine.levels[l].group_size;
+      capacity += members * machine.levels[l].bandwidth.value();
+      least = std::max(least, 2 * (members - 1) / capacity);
+    }
+  }
+  return least;
+}
+
+RC_GTEST_PROP(CollectiveTime, NoEndPointAllReduceBeatsTheBandwidthBound, ()) {
+  const Machine machine = any_machine();
+  const Bytes size = any_size();
+  const double bound = least_per_byte(machine) * static_cast<double>(size.count());
+  for (const AlgorithmCost& cost : compare_algorithms(machine, Collective::kAllReduce, size)) {
+    if (cost.algorithm != Algorithm::kInSwitch) {
+      RC_ASSERT(cost.time.count() >= bound * (1 - 1e-9));
+    }
+  }
+}
+
+RC_GTEST_PROP(ExchangeTimeOf, AgreesWithCollectiveTime, ()) {
+  const Machine machine = any_machine();
+  const Collective collective = any_collective();
+  const Bytes size = any_size();
+  for (const AlgorithmCost& cost : compare_algorithms(machine, collective, size)) {
+    const ExchangeTime planned = exchange_time(machine, collective, cost.algorithm, size);
+    RC_ASSERT(std::abs(planned(size).count() - cost.time.count()) <=
+              1e-9 * (cost.time.count() + 1e-9));
+  }
+  // Planning leaves out the two that are not affine.
+  RC_ASSERT(exchange_time(machine, collective, Algorithm::kAuto, size)(size).count() >=
+            seconds(machine, collective, Algorithm::kAuto, size) * (1 - 1e-9));
+}
+
 }  // namespace
 }  // namespace stretto

@@ -1,0 +1,413 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "commands.hpp"
+#include "flags.hpp"
+#include "output.hpp"
+#include "plan_input.hpp"
+#include "stretto/analyze/explain.hpp"
+#include "stretto/plan/fixed_plans.hpp"
+#include "stretto/plan/planner.hpp"
+#include "stretto/plan/settings.hpp"
+#include "stretto/report/plan_report.hpp"
+#include "stretto/report/report.hpp"
+#include "stretto/simulate/collective_cost.hpp"
+#include "version.hpp"
+
+namespace stretto::cli {
+namespace {
+
+using nlohmann::ordered_json;
+using Rows = std::vector<std::vector<std::string>>;
+
+struct PlanFlags {
+  PlanInput input;
+  std::string emit;
+  std::vector<int> ranks;
+  std::vector<std::string> check;
+  std::optional<double> exposed_below;
+  std::string save_plan;
+  std::string output;
+  bool sweep = false;
+  bool json = false;
+};
+
+std::string percent(double ratio) {
+  return fmt::format("{:.1f} %", 100.0 * ratio);
+}
+
+// --sweep
+
+std::vector<SweepPoint> sweep_of(const PlanInput::Loaded& loaded) {
+  return sweep_caps(loaded.profile, loaded.costs, loaded.options, true, Bytes(64 << 10), 2);
+}
+
+/// The rules of thumb, marked in the sweep.
+std::vector<SweepMark> rules_of_thumb(const StepProfile& profile) {
+  const auto layers = static_cast<std::int64_t>(std::max<std::size_t>(1, profile.forward.size()));
+  const Bytes layer(std::max<std::int64_t>(1, profile.bytes().count() / layers));
+  return {{"5 MiB", Bytes(5 << 20)},
+          {"25 MiB, PyTorch", Bytes(25 << 20)},
+          {"one layer (mean)", layer},
+          {"four layers", layer * 4}};
+}
+
+ordered_json sweep_json(const std::vector<SweepPoint>& points) {
+  ordered_json json = ordered_json::array();
+  for (const SweepPoint& point : points) {
+    json.push_back(ordered_json{{"cap_bytes", point.cap.count()},
+                                {"buckets", point.buckets},
+                                {"step_s", point.step.count()}});
+  }
+  return json;
+}
+
+// --ranks
+
+struct ScalingRow {
+  int ranks = 0;
+  Algorithm algorithm = Algorithm::kAuto;
+  Seconds step{};
+  Seconds compute{};
+  Seconds communication{};  ///< Of all gradients in the plan's buckets, one after the other.
+};
+
+std::vector<ScalingRow> scaling_of(const PlanFlags& flags, const PlanInput::Loaded& loaded) {
+  if (!loaded.machine) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {"costs fitted to a trace hold for its own number of ranks",
+                 "--ranks",
+                 "no machine",
+                 "--machine M",
+                 "Example: --machine dgx-h100x4 --ranks 8,16,32"});
+  }
+  std::vector<ScalingRow> rows;
+  for (const int ranks : flags.ranks) {
+    const Machine machine =
+        from_flag("--ranks", [&] { return with_ranks(*loaded.machine, ranks); });
+    std::vector<Algorithm> algorithms = {Algorithm::kAuto};
+    for (const AlgorithmCost& cost :
+         compare_algorithms(machine, Collective::kAllReduce, loaded.profile.bytes())) {
+      if (std::find(algorithms.begin(), algorithms.end(), cost.algorithm) == algorithms.end()) {
+        algorithms.push_back(cost.algorithm);
+      }
+    }
+    for (const Algorithm algorithm : algorithms) {
+      SimulateOptions options = loaded.options;
+      options.compute_factor.clear();
+      const ExchangeCosts costs = flags.input.costs_on(machine, algorithm, loaded.profile);
+      const PlanResult best = plan(loaded.profile, costs, options);
+      ScalingRow row{ranks, algorithm, best.step, best.compute, {}};
+      for (const Bucket& bucket : best.plan.buckets) {
+        row.communication += costs.all_reduce(bucket.bytes());
+      }
+      rows.push_back(row);
+    }
+  }
+  return rows;
+}
+
+std::string scaling_text(const std::vector<ScalingRow>& rows, std::int64_t batch) {
+  Rows table_rows = {
+      {"ranks, algorithm", "step", "exposed", "samples/s", "efficiency", "communication share"}};
+  for (const ScalingRow& row : rows) {
+    const double samples = static_cast<double>(batch * row.ranks) / row.step.count();
+    table_rows.push_back({fmt::format("{}, {}", row.ranks, to_string(row.algorithm)),
+                          format(row.step),
+                          format(row.step - row.compute),
+                          batch > 0 ? fmt::format("{:.0f}", samples) : "n/a",
+                          percent(row.compute / row.step),
+                          percent(row.communication / (row.communication + row.compute))});
+  }
+  return table(table_rows);
+}
+
+ordered_json scaling_json(const std::vector<ScalingRow>& rows, std::int64_t batch) {
+  ordered_json json = ordered_json::array();
+  for (const ScalingRow& row : rows) {
+    ordered_json entry{
+        {"ranks", row.ranks},
+        {"algorithm", to_string(row.algorithm)},
+        {"step_s", row.step.count()},
+        {"exposed_s", (row.step - row.compute).count()},
+        {"scaling_efficiency", row.compute / row.step},
+        {"communication_ratio", row.communication / (row.communication + row.compute)}};
+    entry["samples_per_s"] =
+        batch > 0 ? ordered_json(static_cast<double>(batch * row.ranks) / row.step.count())
+                  : ordered_json(nullptr);
+    json.push_back(std::move(entry));
+  }
+  return json;
+}
+
+// --exposed-below
+
+/// The least whole number for which `good` holds, when it holds from there on.
+template <typename Good>
+std::optional<std::int64_t> least(std::int64_t most, Good good) {
+  std::int64_t high = 1;
+  while (!good(high)) {
+    if (high >= most) {
+      return std::nullopt;
+    }
+    high = std::min(most, high * 2);
+  }
+  std::int64_t low = high / 2;  // not good, or 0
+  while (high - low > 1) {
+    const std::int64_t middle = low + (high - low) / 2;
+    (good(middle) ? high : low) = middle;
+  }
+  return high;
+}
+
+std::string hiding_text(const PlanFlags& flags, const PlanInput::Loaded& loaded) {
+  const double wanted = *flags.exposed_below / 100.0;
+  const auto exposed_ratio = [&](const StepProfile& profile, const SimulateOptions& options) {
+    const PlanResult result = plan(profile, loaded.costs, options);
+    return result.exposed() / result.step;
+  };
+  constexpr std::int64_t kMost = 1 << 16;
+  const auto accumulate = least(kMost, [&](std::int64_t passes) {
+    SimulateOptions options = loaded.options;
+    options.accumulate = static_cast<int>(passes);
+    return exposed_ratio(loaded.profile, options) <= wanted;
+  });
+  std::string text = accumulate ? fmt::format("accumulation: {} {} per step\n",
+                                              *accumulate,
+                                              *accumulate == 1 ? "pass" : "passes")
+                                : fmt::format("accumulation: not with {} passes\n", kMost);
+  if (loaded.profile.batch > 0) {
+    // Compute as long as the batch is large; what does not grow with it is not known.
+    const auto batch = least(kMost, [&](std::int64_t samples) {
+      const double factor =
+          static_cast<double>(samples) / static_cast<double>(loaded.profile.batch);
+      return exposed_ratio(scaled(loaded.profile, factor), loaded.options) <= wanted;
+    });
+    text += batch ? fmt::format("batch: {} per rank (compute taken as proportional)\n", *batch)
+                  : fmt::format("batch: not with {} per rank\n", kMost);
+  }
+  return fmt::format("smallest with less than {:g} % of the step exposed:\n",
+                     *flags.exposed_below) +
+         text;
+}
+
+// --check
+
+std::string check_text(const PlanFlags& flags,
+                       const PlanInput::Loaded& loaded,
+                       const PlanResult& result) {
+  if (!loaded.measured) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {"only a plan made from a trace can be checked against another trace",
+                 "--check",
+                 flags.input.trace.paths[0],
+                 "the trace of the run before the change",
+                 "Example: stretto plan before.json.gz --check after.json.gz"});
+  }
+  TraceOptions reading = flags.input.trace;
+  reading.paths = flags.check;
+  const Explanation after = explain(reading.read(flags.json).timeline);
+  if (!after.summary) {
+    throw Error(ErrorCode::kParse,
+                {"the trace has no steps to compare", flags.check[0], "none", "marked steps", ""});
+  }
+  const Settings ddp =
+      settings_for(Framework::kDdp, loaded.profile, loaded.costs, result, loaded.options);
+  Rows rows = {{"", "step", "exposed", "launches"}};
+  rows.push_back({"before",
+                  format(loaded.measured->step),
+                  format(loaded.measured->exposed),
+                  fmt::format("{:.0f}", loaded.measured->launches)});
+  rows.push_back({"predicted with the best single cap",
+                  format(ddp.step),
+                  format(ddp.step - result.compute),
+                  ""});
+  rows.push_back({"predicted with the plan",
+                  format(result.step),
+                  format(result.exposed()),
+                  std::to_string(result.plan.buckets.size())});
+  rows.push_back({"achieved",
+                  format(after.summary->step),
+                  format(after.summary->exposed),
+                  fmt::format("{:.0f}", after.summary->launches)});
+  const Seconds promised = loaded.measured->step - result.step;
+  const Seconds got = loaded.measured->step - after.summary->step;
+  return fmt::format("{} of the {} per step that was to be had{}\n\n",
+                     format(got),
+                     format(promised),
+                     promised > Seconds(0) ? fmt::format(" ({})", percent(got / promised)) : "") +
+         table(rows);
+}
+
+// The whole answer.
+
+std::string inputs_text(const PlanInput::Loaded& loaded) {
+  return fmt::format("\nprofile: {}, {} in {} tensors, {}{}{}\nmachine: {}\n",
+                     loaded.profile.model,
+                     format(loaded.profile.bytes()),
+                     loaded.profile.tensors.size(),
+                     to_string(loaded.profile.basis),
+                     loaded.profile.assumptions.empty() ? "" : ": ",
+                     loaded.profile.assumptions,
+                     loaded.costs_basis);
+}
+
+std::string next_of(const PlanFlags& flags, const PlanInput::Loaded& loaded) {
+  std::vector<std::string> arguments;
+  if (loaded.measured || !loaded.machine) {
+    arguments = {"plan"};
+    arguments.insert(
+        arguments.end(), flags.input.trace.paths.begin(), flags.input.trace.paths.end());
+    arguments.insert(arguments.end(), {"--emit", "ddp"});
+  } else {
+    arguments = {"replay",
+                 flags.input.trace.paths[0],
+                 "--emulate",
+                 flags.input.machine,
+                 "--buckets",
+                 "planned"};
+  }
+  return command_line(arguments);
+}
+
+ordered_json document_of(const PlanFlags& flags,
+                         const Context& context,
+                         const PlanInput::Loaded& loaded,
+                         const PlanResult& result) {
+  ordered_json document = {{"schema", "stretto.plan_result/1"},
+                           {"version", kVersion},
+                           {"arguments", context.arguments},
+                           {"model", loaded.profile.model},
+                           {"ranks", loaded.costs.ranks},
+                           {"profile_basis", to_string(loaded.profile.basis)},
+                           {"profile_assumptions", loaded.profile.assumptions},
+                           {"machine", loaded.costs_basis}};
+  document.update(ordered_json::parse(to_json(result)));
+  ordered_json emit = ordered_json::object();
+  for (const Framework framework : {Framework::kDdp,
+                                    Framework::kFsdp,
+                                    Framework::kDeepSpeed,
+                                    Framework::kMegatron,
+                                    Framework::kHorovod}) {
+    if (!flags.emit.empty() && to_string(framework) != flags.emit) {
+      continue;
+    }
+    const Settings settings =
+        settings_for(framework, loaded.profile, loaded.costs, result, loaded.options);
+    emit[std::string(to_string(framework))] = {
+        {"text", settings.text}, {"note", settings.note}, {"step_s", settings.step.count()}};
+  }
+  document["emit"] = std::move(emit);
+  return document;
+}
+
+std::string text_of(const PlanFlags& flags,
+                    const PlanInput::Loaded& loaded,
+                    const PlanResult& result) {
+  if (!flags.emit.empty()) {
+    const Framework framework =
+        from_flag("--emit", [&] { return framework_from_string(flags.emit); });
+    const Settings settings =
+        settings_for(framework, loaded.profile, loaded.costs, result, loaded.options);
+    if (!settings.note.empty()) {
+      std::fputs(fmt::format("note: {}\n", settings.note).c_str(), stderr);
+    }
+    return settings.text;
+  }
+  if (!flags.check.empty()) {
+    return check_text(flags, loaded, result);
+  }
+  if (flags.exposed_below) {
+    return hiding_text(flags, loaded) + inputs_text(loaded);
+  }
+  if (flags.sweep) {
+    return verdict(result) + "\n\n" +
+           text_sweep(result, sweep_of(loaded), rules_of_thumb(loaded.profile), 90) +
+           inputs_text(loaded);
+  }
+  if (!flags.ranks.empty()) {
+    return scaling_text(scaling_of(flags, loaded),
+                        loaded.profile.batch * loaded.options.accumulate) +
+           inputs_text(loaded);
+  }
+  return text_plan(result) + inputs_text(loaded) +
+         fmt::format("next: {}\n", next_of(flags, loaded));
+}
+
+int run_plan(const PlanFlags& flags, const Context& context) {
+  const PlanInput::Loaded loaded = flags.input.load(flags.json);
+  const PlanResult result = plan(loaded.profile, loaded.costs, loaded.options);
+  if (!flags.save_plan.empty()) {
+    write_file(flags.save_plan, to_json(result.plan));
+  }
+  std::string text;
+  if (flags.json) {
+    ordered_json document = document_of(flags, context, loaded, result);
+    if (flags.sweep) {
+      document["sweep"] = sweep_json(sweep_of(loaded));
+    }
+    if (!flags.ranks.empty()) {
+      document["scaling"] =
+          scaling_json(scaling_of(flags, loaded), loaded.profile.batch * loaded.options.accumulate);
+    }
+    text = document.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  } else {
+    text = text_of(flags, loaded, result);
+  }
+  if (flags.output.empty()) {
+    write_stdout(text);
+  } else {
+    write_file(flags.output, text);
+  }
+  return 0;
+}
+
+}  // namespace
+
+Action add_plan(CLI::App& app) {
+  app.description(
+      "Finds the best buckets for a model and a machine, and says how little any schedule can "
+      "take");
+  app.footer(
+      "Examples:\n"
+      "  stretto plan resnet50 --machine 8@5Gbit/s,50us\n"
+      "  stretto plan gpt2_124m --machine dgx-h100x4 --sweep\n"
+      "  stretto plan trace_rank0.json.gz --emit ddp\n"
+      "  stretto plan bert_large --machine 10gbex8 --ranks 8,32,128 --json\n"
+      "  stretto plan before/ --check after/");
+  const auto flags = std::make_shared<PlanFlags>();
+  flags->input.add_to(app);
+  app.add_flag("--sweep", flags->sweep, "Step over bucket size, with the rules of thumb marked");
+  app.add_option("--ranks", flags->ranks, "Scaling: the best step for each number, per algorithm")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1 << 24))
+      ->type_name("N,N");
+  app.add_option(
+         "--emit", flags->emit, "Settings to paste: ddp, fsdp, deepspeed, megatron or horovod")
+      ->type_name("NAME");
+  app.add_option("--exposed-below",
+                 flags->exposed_below,
+                 "The smallest batch and accumulation with less than X % of the step exposed")
+      ->check(CLI::Range(0.01, 99.0))
+      ->type_name("X");
+  app.add_option("--check", flags->check, "Trace of the run after the change: predicted, achieved")
+      ->type_name("TRACE");
+  app.add_option("--save-plan", flags->save_plan, "Write the plan there, for train and replay")
+      ->type_name("FILE");
+  app.add_option("-o,--output", flags->output, "Write the result there instead of to stdout")
+      ->type_name("FILE");
+  app.add_flag("--json", flags->json, "One JSON document on stdout");
+  return [flags](const Context& context) { return run_plan(*flags, context); };
+}
+
+}  // namespace stretto::cli

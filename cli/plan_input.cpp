@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan_input.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <utility>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "flags.hpp"
+#include "job.hpp"
+#include "output.hpp"
+#include "profile.hpp"
+#include "stretto/analyze/explain.hpp"
+#include "stretto/base/error.hpp"
+#include "stretto/plan/planner.hpp"
+
+namespace stretto::cli {
+namespace {
+
+[[noreturn]] void refuse(std::string message,
+                         std::string where,
+                         std::string found,
+                         std::string expected,
+                         std::string help = {}) {
+  throw Error(ErrorCode::kInvalidArgument,
+              {std::move(message),
+               std::move(where),
+               std::move(found),
+               std::move(expected),
+               std::move(help)});
+}
+
+void add_scale(CLI::App& app, const std::string& name, double& value, const std::string& help) {
+  app.add_option(name, value, help)->check(CLI::PositiveNumber)->type_name("X");
+}
+
+std::vector<double> factors(const std::vector<std::string>& texts, int ranks) {
+  if (texts.empty()) {
+    return {};
+  }
+  std::vector<double> result(static_cast<std::size_t>(ranks), 1.0);
+  for (const std::string& text : texts) {
+    const std::size_t equals = text.find('=');
+    int rank = -1;
+    double speed = 0.0;
+    const char* const end = text.data() + text.size();
+    const bool good =
+        equals != std::string::npos &&
+        std::from_chars(text.data(), text.data() + equals, rank).ptr == text.data() + equals &&
+        std::from_chars(text.data() + equals + 1, end, speed).ptr == end;
+    if (!good || rank < 0 || rank >= ranks || !(speed > 0.0) || !std::isfinite(speed)) {
+      refuse("not the speed of a rank",
+             "--rank-speed",
+             text,
+             fmt::format("RANK=X, a rank from 0 to {} and a speed above 0", ranks - 1),
+             "Example: --rank-speed 3=0.8 for a rank that computes at 80 %");
+    }
+    result[static_cast<std::size_t>(rank)] = 1.0 / speed;
+  }
+  return result;
+}
+
+/// An affine cost fitted to the all-reduces of a trace; its halves cost half.
+ExchangeCosts fitted_costs(const FittedExchange& fitted, int ranks) {
+  const CostLine whole{fitted.cost.latency, fitted.cost.seconds_per_byte, Algorithm::kAuto};
+  const CostLine half{fitted.cost.latency / 2, fitted.cost.seconds_per_byte / 2, Algorithm::kAuto};
+  ExchangeCosts costs;
+  costs.all_reduce = ExchangeTime(std::vector<CostLine>{whole});
+  costs.reduce_scatter = ExchangeTime(std::vector<CostLine>{half});
+  costs.all_gather = costs.reduce_scatter;
+  costs.ranks = ranks;
+  return costs;
+}
+
+}  // namespace
+
+Machine with_ranks(const Machine& machine, int ranks) {
+  if (ranks < 1) {
+    refuse("the number of ranks is not possible", "ranks", std::to_string(ranks), "1 or more");
+  }
+  Machine result = machine;
+  result.name = fmt::format("{} with {} ranks", machine.name, ranks);
+  int left = ranks;
+  for (std::size_t l = 0; l < result.levels.size(); ++l) {
+    Level& level = result.levels[l];
+    const bool outermost = l + 1 == result.levels.size();
+    if (outermost || left <= level.group_size) {
+      level.group_size = left;
+      left = 1;
+      continue;
+    }
+    if (left % level.group_size != 0) {
+      refuse("the machine cannot have so many ranks",
+             machine.name,
+             std::to_string(ranks),
+             fmt::format("a multiple of {}, the ranks of one {}",
+                         ranks / left * level.group_size,
+                         level.name));
+    }
+    left /= level.group_size;
+  }
+  std::erase_if(result.curves, [&](const CollectiveCurve& curve) { return curve.ranks > ranks; });
+  return result;
+}
+
+void PlanInput::add_to(CLI::App& app) {
+  app.add_option("PROFILE",
+                 trace.paths,
+                 "A model's name, a profile or model table as JSON, or traces of a run")
+      ->required();
+  app.add_option(
+         "--machine", machine, "Preset, file, or 4@5Gbit/s,50us; only a trace can do without")
+      ->type_name("M");
+  app.add_option("--schedule", schedule, "serial, overlap (default) or priority")
+      ->type_name("NAME");
+  app.add_option("--algorithm", algorithm, "Of the exchanges (default auto: the cheapest)")
+      ->type_name("NAME");
+  app.add_option("--streams", simulate.streams, "Buckets on the wire at once (default 1; 0 = all)")
+      ->check(CLI::Range(0, 4096))
+      ->type_name("N");
+  app.add_option(
+         "--segment", segment, "With priority: after so much a more urgent bucket overtakes")
+      ->type_name("SIZE");
+  app.add_option("--zero", zero, "ZeRO stage: 0 (none), 1, 2 or 3 (FSDP)")
+      ->check(CLI::Range(0, 3))
+      ->type_name("N");
+  app.add_option("--prefetch", simulate.prefetch, "Buckets that --zero 3 gathers ahead (default 1)")
+      ->check(CLI::Range(0, 1 << 20))
+      ->type_name("N");
+  app.add_option("--accumulate", simulate.accumulate, "Passes per step; the last one communicates")
+      ->check(CLI::Range(1, 1 << 20))
+      ->type_name("N");
+  app.add_option("--batch", device.batch, "Samples per rank and pass, of a model")
+      ->check(CLI::Range(1, 1 << 30))
+      ->type_name("N");
+  auto* flops = app.add_option(
+      "--device-flops", device.flops_per_s, "Rate assumed for a model (default 50e12)");
+  flops->check(CLI::PositiveNumber)->type_name("X");
+  app.add_option("--flops", device.flops_per_s, "The same, as a peak with --mfu")
+      ->check(CLI::PositiveNumber)
+      ->excludes(flops)
+      ->type_name("X");
+  app.add_option("--mfu", mfu, "Part of --flops that is reached, 0 to 1")
+      ->check(CLI::Range(1e-6, 1.0))
+      ->type_name("X");
+  app.add_option("--compute-s", compute_s, "Stretch the profile to so many seconds of compute")
+      ->check(CLI::PositiveNumber)
+      ->type_name("S");
+  add_scale(app, "--compute-speed", compute_speed, "What if compute were X times as quick");
+  add_scale(app, "--bandwidth", bandwidth, "What if all links were X times as quick");
+  add_scale(app, "--latency", latency, "What if latencies were X times as long");
+  app.add_option("--slowdown",
+                 slowdown,
+                 "Compute takes X times as long beside communication (default: the machine's)")
+      ->check(CLI::Range(1.0, 100.0))
+      ->type_name("X");
+  app.add_option(
+         "--rank-speed", rank_speed, "RANK=X: it computes X times as quick (again for more)")
+      ->take_all()
+      ->type_name("R=X");
+}
+
+ExchangeCosts PlanInput::costs_on(const Machine& on,
+                                  Algorithm chosen,
+                                  const StepProfile& profile) const {
+  ExchangeCosts costs = exchange_costs(on, chosen, std::max(Bytes(1), profile.bytes()));
+  costs.all_reduce = costs.all_reduce.scaled(latency, 1.0 / bandwidth);
+  costs.reduce_scatter = costs.reduce_scatter.scaled(latency, 1.0 / bandwidth);
+  costs.all_gather = costs.all_gather.scaled(latency, 1.0 / bandwidth);
+  if (slowdown > 0.0) {
+    costs.compute_slowdown = slowdown;
+  }
+  return costs;
+}
+
+PlanInput::Loaded PlanInput::load(bool quiet) const {
+  Loaded loaded;
+  loaded.options = simulate;
+  loaded.options.schedule = from_flag("--schedule", [&] { return schedule_from_string(schedule); });
+  loaded.options.sharding = static_cast<Sharding>(zero);
+  if (!segment.empty()) {
+    loaded.options.segment = from_flag("--segment", [&] { return parse_bytes(segment); });
+  }
+  if (mfu > 0.0 && device.flops_per_s == AssumedDevice{}.flops_per_s) {
+    refuse("--mfu is a part of a peak that is not given",
+           "--mfu",
+           fmt::format("{}", mfu),
+           "--flops X");
+  }
+  const Algorithm chosen =
+      from_flag("--algorithm", [&] { return algorithm_from_string(algorithm); });
+  if (!machine.empty()) {
+    loaded.machine = load_machine("--machine", machine);
+  }
+  std::optional<ExchangeCosts> fitted;
+  if (trace.paths.size() == 1 && names_profile(trace.paths[0])) {
+    AssumedDevice assumed = device;
+    assumed.flops_per_s *= mfu > 0.0 ? mfu : 1.0;
+    loaded.profile = load_profile(trace.paths[0], assumed);
+  } else {
+    const Trace read = trace.read(quiet);
+    if (!quiet) {
+      std::fputs(warnings_of(read).c_str(), stderr);
+    }
+    loaded.profile = step_profile_of_trace(read.timeline);
+    const Explanation explanation = explain(read.timeline);
+    loaded.measured = explanation.summary;
+    if (explanation.fitted) {
+      const int ranks = static_cast<int>(std::max<std::uint32_t>(1, read.timeline.world_size));
+      fitted = fitted_costs(*explanation.fitted, ranks);
+      loaded.costs_basis =
+          fmt::format("fitted to the trace's all_reduces of {} sizes: {} + {:.4g} s/GB (measured)",
+                      explanation.fitted->sizes,
+                      format(explanation.fitted->cost.latency),
+                      explanation.fitted->cost.seconds_per_byte * 1e9);
+    }
+  }
+  if (compute_s) {
+    if (!(loaded.profile.compute_end > Seconds(0))) {
+      refuse("the profile has no compute to stretch",
+             "--compute-s",
+             fmt::format("{}", *compute_s),
+             "a profile with times");
+    }
+    loaded.profile = scaled(loaded.profile, *compute_s / loaded.profile.compute_end.count());
+  }
+  loaded.profile = scaled(loaded.profile, 1.0 / compute_speed);
+  if (loaded.machine) {
+    loaded.costs = costs_on(*loaded.machine, chosen, loaded.profile);
+    loaded.costs_basis = fmt::format("{} ({}{}{})",
+                                     loaded.machine->name,
+                                     to_string(loaded.machine->basis),
+                                     loaded.machine->source.empty() ? "" : ": ",
+                                     loaded.machine->source);
+  } else if (fitted) {
+    loaded.costs = *fitted;
+    loaded.costs.all_reduce = fitted->all_reduce.scaled(latency, 1.0 / bandwidth);
+    loaded.costs.reduce_scatter = fitted->reduce_scatter.scaled(latency, 1.0 / bandwidth);
+    loaded.costs.all_gather = loaded.costs.reduce_scatter;
+    loaded.costs.compute_slowdown = std::max(1.0, slowdown);
+  } else {
+    refuse("what communication costs is not known",
+           "--machine",
+           "no machine, and no two sizes of all_reduce to fit one to",
+           "a preset, a file, or RANKS@BANDWIDTH,LATENCY",
+           "Example: --machine 8@100Gbit/s,20us");
+  }
+  loaded.options.compute_factor = factors(rank_speed, loaded.costs.ranks);
+  return loaded;
+}
+
+}  // namespace stretto::cli

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app.hpp"
+#include "stretto/data/machine.hpp"
+#include "stretto/data/step_profile.hpp"
+#include "stretto/data/summary.hpp"
+#include "stretto/simulate/simulate.hpp"
+#include "trace_options.hpp"
+
+namespace stretto::cli {
+
+/// What plan and simulate work on: a model, profile or trace; a machine; what-ifs; how a step goes.
+struct PlanInput {
+  TraceOptions trace;  ///< Its paths are the positional arguments, whatever they are.
+  std::string machine;
+  std::string algorithm = "auto";
+  std::string schedule = "overlap";
+  std::string segment;
+  AssumedDevice device;
+  double mfu = 0.0;
+  std::optional<double> compute_s;
+  double compute_speed = 1.0;
+  double bandwidth = 1.0;
+  double latency = 1.0;
+  double slowdown = 0.0;
+  int zero = 0;
+  std::vector<std::string> rank_speed;
+  SimulateOptions simulate;
+
+  void add_to(CLI::App& app);
+
+  /// All of it, read and checked.
+  struct Loaded {
+    StepProfile profile;
+    std::optional<Machine> machine;  ///< Absent: costs are fitted to the trace.
+    ExchangeCosts costs;
+    SimulateOptions options;
+    std::string costs_basis;  ///< For people: where the costs come from.
+    std::optional<Summary> measured;  ///< Of the trace, if it was one.
+  };
+  [[nodiscard]] Loaded load(bool quiet) const;
+
+  /// Costs of the loaded machine, as the what-ifs want it, with one algorithm.
+  [[nodiscard]] ExchangeCosts costs_on(const Machine& machine,
+                                       Algorithm chosen,
+                                       const StepProfile& profile) const;
+};
+
+/// The machine with `ranks` ranks: the outermost level takes as many groups as that needs.
+/// @throws Error kInvalidArgument when the levels inside do not divide it.
+[[nodiscard]] Machine with_ranks(const Machine& machine, int ranks);
+
+}  // namespace stretto::cli

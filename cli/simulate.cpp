@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stretto/simulate/simulate.hpp"
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "commands.hpp"
+#include "output.hpp"
+#include "plan_input.hpp"
+#include "result.hpp"
+#include "schedule.hpp"
+#include "stretto/analyze/analyze.hpp"
+#include "stretto/plan/fixed_plans.hpp"
+#include "stretto/plan/planner.hpp"
+#include "stretto/report/report.hpp"
+#include "version.hpp"
+
+namespace stretto::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+struct SimulateFlags {
+  PlanInput input;
+  std::string buckets;
+  std::string plan;
+  ArtifactOptions artifacts;
+  std::string output;
+  bool json = false;
+};
+
+int run_simulate(const SimulateFlags& flags, const Context& context) {
+  const PlanInput::Loaded loaded = flags.input.load(flags.json);
+  ScheduleOptions schedule;
+  schedule.schedule = flags.input.schedule;
+  schedule.buckets = flags.buckets;
+  schedule.plan = flags.plan;
+  schedule.streams = loaded.options.streams;
+  const ScheduleOptions::Resolved resolved =
+      schedule.resolve(loaded.profile, loaded.costs, loaded.options);
+  const auto begin = std::chrono::steady_clock::now();
+  const Simulation simulation =
+      simulate(loaded.profile, loaded.costs, resolved.plan, loaded.options);
+  const Seconds elapsed = std::chrono::steady_clock::now() - begin;
+  AnalyzeOptions analysis;
+  analysis.samples_per_step =
+      loaded.profile.batch * loaded.options.accumulate * std::int64_t{loaded.costs.ranks};
+  if (const auto lines = loaded.costs.all_reduce.lower_lines(loaded.profile.bytes());
+      loaded.options.sharding == Sharding::kNone &&
+      loaded.options.schedule != Schedule::kPriority && lines.size() == 1) {
+    analysis.cost = ExchangeCost{lines[0].latency, lines[0].seconds_per_byte};
+  }
+  const Summary summary = analyze(simulation.timeline, analysis);
+  const std::vector<std::string> files = flags.artifacts.write(simulation.timeline, resolved.plan);
+  std::string text;
+  if (flags.json) {
+    ordered_json document = {{"schema", "stretto.simulate/1"},
+                             {"version", kVersion},
+                             {"arguments", context.arguments},
+                             {"model", loaded.profile.model},
+                             {"ranks", loaded.costs.ranks},
+                             {"step_s", simulation.step.count()},
+                             {"communication_end_s", simulation.communication_end.count()},
+                             {"events", simulation.events},
+                             {"elapsed_s", elapsed.count()},
+                             {"summary", ordered_json::parse(to_json(summary))},
+                             {"machine", loaded.costs_basis},
+                             {"profile_assumptions", loaded.profile.assumptions},
+                             {"files", files}};
+    text = document.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  } else {
+    TextTimelineOptions drawing;
+    drawing.color = flags.output.empty() && use_color();
+    text = fmt::format("step {} on {} ranks ({}), of it {} exposed; simulated, {} events in {}\n\n",
+                       format(simulation.step),
+                       loaded.costs.ranks,
+                       resolved.name,
+                       format(summary.exposed),
+                       simulation.events,
+                       format(elapsed)) +
+           text_timeline(simulation.timeline, drawing) + "\n" + text_summary(summary) +
+           fmt::format("\nprofile: {}, {}\nmachine: {}\n",
+                       to_string(loaded.profile.basis),
+                       loaded.profile.assumptions,
+                       loaded.costs_basis) +
+           file_list(files);
+  }
+  if (flags.output.empty()) {
+    write_stdout(text);
+  } else {
+    write_file(flags.output, text);
+  }
+  return 0;
+}
+
+}  // namespace
+
+Action add_simulate(CLI::App& app) {
+  app.description("Predicts a step: who computes, communicates and waits when");
+  app.footer(
+      "Examples:\n"
+      "  stretto simulate resnet50 --machine 8@5Gbit/s,50us\n"
+      "  stretto simulate bert_large --machine dgx-a100x2 --buckets ddp --zero 3 --prefetch 2\n"
+      "  stretto simulate gpt2_124m --machine 4@10Gbit/s,20us --rank-speed 3=0.8 --timeline "
+      "t.json");
+  const auto flags = std::make_shared<SimulateFlags>();
+  flags->input.add_to(app);
+  auto* by_rule = app.add_option(
+      "--buckets", flags->buckets, "planned (default), ddp, or a size like 4M, tensors split");
+  by_rule->type_name("RULE");
+  app.add_option("--plan", flags->plan, "Buckets from this file")
+      ->excludes(by_rule)
+      ->type_name("FILE");
+  flags->artifacts.add_to(app);
+  app.add_option("-o,--output", flags->output, "Write the result there instead of to stdout")
+      ->type_name("FILE");
+  app.add_flag("--json", flags->json, "One JSON document on stdout");
+  return [flags](const Context& context) { return run_simulate(*flags, context); };
+}
+
+}  // namespace stretto::cli

@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stretto/plan/bucketing.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "stretto/base/error.hpp"
+
+namespace stretto {
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+void check_order(std::span<const ReadyBytes> gradients) {
+  Seconds before{};
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    const ReadyBytes& gradient = gradients[i];
+    if (gradient.bytes < Bytes(0) || !(gradient.ready >= before) ||
+        gradient.ready == Seconds(kNever)) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  {"a gradient is not possible",
+                   "gradient " + std::to_string(i),
+                   format(gradient.bytes) + " ready at " + format(gradient.ready),
+                   "sizes of zero or more, in order of ready time, from 0",
+                   ""});
+    }
+    before = gradient.ready;
+  }
+}
+
+/// Of the gradients that have bytes: ready[j] and bytes up to and with the j-th, both from index 1;
+/// [0] is "nothing yet".
+struct Prefixes {
+  explicit Prefixes(std::span<const ReadyBytes> gradients) : all(gradients.size()) {
+    check_order(gradients);
+    ready.push_back(0.0);
+    bytes.push_back(0);
+    for (std::size_t i = 0; i < gradients.size(); ++i) {
+      if (gradients[i].bytes > Bytes(0)) {
+        ready.push_back(gradients[i].ready.count());
+        bytes.push_back(bytes.back() + gradients[i].bytes.count());
+        place.push_back(i);
+      }
+    }
+  }
+  [[nodiscard]] std::size_t count() const { return ready.size() - 1; }
+  [[nodiscard]] double time(const ExchangeTime& cost, std::size_t i, std::size_t j) const {
+    return cost(Bytes(bytes[j] - bytes[i])).count();
+  }
+  /// The cut whose buckets end after these j, with what has no bytes put into the bucket after it.
+  [[nodiscard]] Bucketing cut(const std::vector<std::size_t>& js, const ExchangeTime& cost) const {
+    Bucketing result;
+    double at = 0.0;
+    std::size_t i = 0;
+    for (const std::size_t j : js) {
+      result.ends.push_back(j == count() ? all : place[j - 1] + 1);
+      at = std::max(at, ready[j]) + time(cost, i, j);
+      i = j;
+    }
+    result.communication_end = Seconds(at);
+    return result;
+  }
+
+  std::size_t all;  // gradients, those without bytes too
+  std::vector<double> ready;
+  std::vector<std::int64_t> bytes;
+  std::vector<std::size_t> place;  // of the j-th among all, at j - 1
+};
+
+/// E and the i of each minimum, of one more bucket after `before` (the E that went before).
+struct Row {
+  std::vector<double> end;
+  std::vector<std::uint32_t> from;
+};
+
+/// One line of the cost. max(E[i], r_j) falls into two cases, because E does not fall: up to the
+/// last i with E[i] <= r_j only the bytes count, so that i is best; beyond it E[i] - beta S_i
+/// counts, whose least value in the window between that i and j a monotone queue keeps.
+class LineScan {
+ public:
+  LineScan(const Prefixes& prefixes, const CostLine& line) : prefixes_(prefixes), line_(line) {}
+
+  /// E of `before` up to j - 1 must be final. Call with j = 1, 2, ...
+  std::pair<double, std::uint32_t> best(const std::vector<double>& before, std::size_t j) {
+    push(before, j - 1);
+    while (pointer_ + 1 < j && before[pointer_ + 1] <= prefixes_.ready[j]) {
+      ++pointer_;
+    }
+    while (head_ < queue_.size() && queue_[head_] <= pointer_) {
+      ++head_;
+    }
+    double least = kNever;
+    std::size_t from = pointer_;
+    if (before[pointer_] <= prefixes_.ready[j]) {
+      least = prefixes_.ready[j] + time(pointer_, j);
+    } else if (before[pointer_] < kNever) {
+      least = before[pointer_] + time(pointer_, j);  // pointer 0, and already too late
+    }
+    if (head_ < queue_.size()) {
+      const std::size_t i = queue_[head_];
+      const double candidate = before[i] + time(i, j);
+      if (candidate < least) {
+        least = candidate;
+        from = i;
+      }
+    }
+    return {least, static_cast<std::uint32_t>(from)};
+  }
+
+ private:
+  [[nodiscard]] double time(std::size_t i, std::size_t j) const {
+    return line_(Bytes(prefixes_.bytes[j] - prefixes_.bytes[i])).count();
+  }
+  [[nodiscard]] double key(const std::vector<double>& before, std::size_t i) const {
+    return before[i] - line_.seconds_per_byte * static_cast<double>(prefixes_.bytes[i]);
+  }
+  void push(const std::vector<double>& before, std::size_t i) {
+    if (before[i] == kNever) {
+      return;
+    }
+    while (queue_.size() > head_ && key(before, queue_.back()) >= key(before, i)) {
+      queue_.pop_back();
+    }
+    queue_.push_back(i);
+  }
+
+  const Prefixes& prefixes_;
+  const CostLine& line_;
+  std::size_t pointer_ = 0;
+  std::vector<std::size_t> queue_;
+  std::size_t head_ = 0;
+};
+
+/// Appends bucket after bucket as long as `row` says so, and what `before` may grow to.
+Row scan(const Prefixes& prefixes, const ExchangeTime& cost, const std::vector<double>* before) {
+  const std::size_t count = prefixes.count();
+  Row row;
+  row.end.assign(count + 1, kNever);
+  row.from.assign(count + 1, 0);
+  row.end[0] = 0.0;
+  const std::vector<double>& ends = before != nullptr ? *before : row.end;
+  std::vector<LineScan> scans;
+  for (const CostLine& line : cost.lines()) {
+    scans.emplace_back(prefixes, line);
+  }
+  for (std::size_t j = 1; j <= count; ++j) {
+    for (LineScan& line : scans) {
+      const auto [end, from] = line.best(ends, j);
+      if (end < row.end[j]) {
+        row.end[j] = end;
+        row.from[j] = from;
+      }
+    }
+    if (scans.empty()) {
+      for (std::size_t i = j; i-- > 0;) {
+        const double start = std::max(ends[i], prefixes.ready[j]);
+        const double end = start + prefixes.time(cost, i, j);
+        if (end < row.end[j]) {
+          row.end[j] = end;
+          row.from[j] = static_cast<std::uint32_t>(i);
+        }
+        if (ends[i] <= prefixes.ready[j]) {
+          break;  // before i only more bytes
+        }
+      }
+    }
+  }
+  return row;
+}
+
+}  // namespace
+
+Seconds communication_end(std::span<const ReadyBytes> gradients,
+                          std::span<const std::size_t> ends,
+                          const ExchangeTime& cost) {
+  check_order(gradients);
+  double at = 0.0;
+  std::size_t i = 0;
+  for (std::size_t b = 0; b < ends.size(); ++b) {
+    if (ends[b] <= i || ends[b] > gradients.size() ||
+        (b + 1 == ends.size() && ends[b] != gradients.size())) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  {"a bucket is not possible",
+                   "bucket " + std::to_string(b),
+                   "gradients " + std::to_string(i) + " to " + std::to_string(ends[b]),
+                   "ends that increase up to " + std::to_string(gradients.size()),
+                   ""});
+    }
+    Bytes bytes;
+    Seconds ready{};
+    for (; i < ends[b]; ++i) {
+      bytes += gradients[i].bytes;
+      ready = gradients[i].bytes > Bytes(0) ? gradients[i].ready : ready;
+    }
+    if (bytes > Bytes(0)) {
+      at = std::max(at, ready.count()) + cost(bytes).count();
+    }
+  }
+  return Seconds(at);
+}
+
+Bucketing earliest_buckets(std::span<const ReadyBytes> gradients, const ExchangeTime& cost) {
+  const Prefixes prefixes(gradients);
+  const Row row = scan(prefixes, cost, nullptr);
+  std::vector<std::size_t> js;
+  for (std::size_t j = prefixes.count(); j > 0; j = row.from[j]) {
+    js.push_back(j);
+  }
+  std::reverse(js.begin(), js.end());
+  return prefixes.cut(js, cost);
+}
+
+Bucketing fewest_buckets(std::span<const ReadyBytes> gradients,
+                         const ExchangeTime& cost,
+                         Seconds deadline) {
+  Bucketing earliest = earliest_buckets(gradients, cost);
+  if (earliest.communication_end > deadline) {
+    return earliest;
+  }
+  const Prefixes prefixes(gradients);
+  const std::size_t count = prefixes.count();
+  std::vector<Row> rows;  // [k]: with at most k + 1 buckets
+  rows.reserve(earliest.ends.size());
+  std::vector<double> before(count + 1, kNever);
+  before[0] = 0.0;
+  while (rows.size() + 1 < earliest.ends.size()) {
+    rows.push_back(scan(prefixes, cost, &before));
+    before = rows.back().end;
+    if (before[count] <= deadline.count()) {
+      std::vector<std::size_t> js;
+      std::size_t j = count;
+      for (std::size_t k = rows.size(); j > 0;) {
+        js.push_back(j);
+        j = rows[--k].from[j];
+      }
+      std::reverse(js.begin(), js.end());
+      return prefixes.cut(js, cost);
+    }
+  }
+  return earliest;
+}
+
+UpdatedBucketing buckets_before_update(std::span<const ReadyBytes> gradients,
+                                       const ExchangeTime& cost,
+                                       Seconds compute_end,
+                                       double update_s_per_byte) {
+  const Prefixes prefixes(gradients);
+  const std::size_t count = prefixes.count();
+  const double total = static_cast<double>(prefixes.bytes.back());
+  Bucketing best = earliest_buckets(gradients, cost);
+  const auto step_end = [&](const Bucketing& cut) {
+    double channel = 0.0;
+    double updated = compute_end.count();
+    std::size_t i = 0;
+    for (const std::size_t end : cut.ends) {
+      Bytes bytes;
+      Seconds ready{};
+      for (; i < end; ++i) {
+        bytes += gradients[i].bytes;
+        ready = gradients[i].bytes > Bytes(0) ? gradients[i].ready : ready;
+      }
+      channel = std::max(channel, ready.count()) + cost(bytes).count();
+      updated = std::max(updated, channel) + update_s_per_byte * static_cast<double>(bytes.count());
+    }
+    return updated;
+  };
+  double feasible = step_end(best);
+  double infeasible =
+      std::max(compute_end.count() + update_s_per_byte * total, best.communication_end.count());
+  // latest[i]: when the stream may at the latest be free after the first i gradients, so that all
+  // is updated by the end that is tried.
+  std::vector<double> latest(count + 1);
+  std::vector<std::size_t> next(count + 1);
+  const auto possible = [&](double end) {
+    latest[count] = kNever;
+    for (std::size_t i = count; i-- > 0;) {
+      const double updates = update_s_per_byte * (total - static_cast<double>(prefixes.bytes[i]));
+      latest[i] = -kNever;
+      for (std::size_t j = i + 1; j <= count; ++j) {
+        const double time = prefixes.time(cost, i, j);
+        if (end - updates - time < prefixes.ready[j]) {
+          break;  // with more gradients only later and longer
+        }
+        const double start = std::min(latest[j], end - updates) - time;
+        if (start >= prefixes.ready[j] && start > latest[i]) {
+          latest[i] = start;
+          next[i] = j;
+        }
+      }
+    }
+    return latest[0] >= 0.0;
+  };
+  constexpr int kHalvings = 60;
+  for (int k = 0; k < kHalvings && feasible - infeasible > 1e-9 * feasible; ++k) {
+    const double middle = infeasible + (feasible - infeasible) / 2;
+    if (!possible(middle)) {
+      infeasible = middle;
+      continue;
+    }
+    std::vector<std::size_t> js;
+    for (std::size_t i = 0; i < count; i = next[i]) {
+      js.push_back(next[i]);
+    }
+    Bucketing cut = prefixes.cut(js, cost);
+    feasible = std::min(middle, step_end(cut));
+    best = std::move(cut);
+  }
+  return {std::move(best), Seconds(feasible)};
+}
+
+}  // namespace stretto
