@@ -92,7 +92,7 @@ PassTime expert_exchanges(const TransformerShape& shape,
 }
 
 /// What a chunk of layers takes, without embedding and head.
-PassTime layers_time(const LayerTime& layer,
+PassTime layers_time(const TransformerLayerTime& layer,
                      const PassTime& exchanges,
                      Recompute recompute,
                      int layers) {
@@ -155,7 +155,7 @@ PipelineWork pipeline_work(const TransformerShape& shape,
   const int chunks = layout.pipeline * layout.virtual_stages;
   const PassTime exchanges = {step.tensor_exchanges.forward + step.expert_exchanges.forward,
                               step.tensor_exchanges.backward + step.expert_exchanges.backward};
-  const LayerTime layer = layer_time(shape, layout, device);
+  const TransformerLayerTime layer = layer_time(shape, layout, device);
   const PassTime layers = layers_time(layer, exchanges, layout.recompute, shape.layers / chunks);
   const PassTime embedding = embedding_time(shape, layout, device);
   const PassTime head = head_time(shape, layout, device);

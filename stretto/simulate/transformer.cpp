@@ -239,12 +239,14 @@ double routing_imbalance(std::span<const double> matrix) {
   return most * static_cast<double>(ranks) / total;
 }
 
-LayerTime layer_time(const TransformerShape& shape, const Layout& layout, const Device& device) {
+TransformerLayerTime layer_time(const TransformerShape& shape,
+                                const Layout& layout,
+                                const Device& device) {
   const double rows = tokens(shape, layout);
   const double hidden = shape.hidden;
   const double tensor = layout.tensor;
   const AttentionCore core = attention_core(shape, layout, device);
-  LayerTime time;
+  TransformerLayerTime time;
   time.attention_core = core.forward;
   time.layer = {core.forward, core.backward};
   time.layer += gemm_pass(device, {rows, qkv_columns(shape) / tensor, hidden});

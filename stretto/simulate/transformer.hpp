@@ -97,7 +97,7 @@ struct PassTime {
   Seconds forward{};
   Seconds backward{};  ///< Without what is recomputed.
 };
-struct LayerTime {
+struct TransformerLayerTime {
   PassTime layer;
   Seconds attention_core{};  ///< Part of layer.forward that Recompute::kAttention repeats.
 };
@@ -105,9 +105,9 @@ struct LayerTime {
 /// One layer. Kernels as Megatron-LM starts them (fused softmax, bias + GELU, bias + dropout + add;
 /// attention as batched products, no FlashAttention): products by gemm_time(), the others by the
 /// bytes they read and write; docs/layouts.md lists them. Kernels run one after the other.
-[[nodiscard]] LayerTime layer_time(const TransformerShape& shape,
-                                   const Layout& layout,
-                                   const Device& device);
+[[nodiscard]] TransformerLayerTime layer_time(const TransformerShape& shape,
+                                              const Layout& layout,
+                                              const Device& device);
 /// Embedding, on the first stage.
 [[nodiscard]] PassTime embedding_time(const TransformerShape& shape,
                                       const Layout& layout,

@@ -181,7 +181,7 @@ TEST(LayerTime, LargeProductsTakeTheirFlops) {
   const double rows = 4.0 * 2048;
   const double h = 12288;
   const double flops = 24 * rows * h * h + 4 * rows * 2048 * h;
-  const LayerTime time = layer_time(gpt3(), layout, device);
+  const TransformerLayerTime time = layer_time(gpt3(), layout, device);
   EXPECT_NEAR(time.layer.forward.count() / (flops / 100e12), 1.0, 0.03);
   EXPECT_NEAR(time.layer.backward / time.layer.forward, 2.0, 0.03);
   EXPECT_LT(time.attention_core, 0.1 * time.layer.forward);
@@ -276,7 +276,7 @@ RC_GTEST_PROP(LayerTime, MoreSamplesNeverTakeLessAndMoreRanksNeverMore, ()) {
   Layout layout;
   layout.micro_batch = 1 << *rc::gen::inRange(0, 5);
   layout.tensor = 1 << *rc::gen::inRange(0, 4);
-  const LayerTime one = layer_time(shape, layout, device);
+  const TransformerLayerTime one = layer_time(shape, layout, device);
   RC_ASSERT(one.attention_core <= one.layer.forward);
   Layout more = layout;
   more.micro_batch *= 2;
