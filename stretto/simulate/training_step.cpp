@@ -184,14 +184,10 @@ PipelineWork pipeline_work(const TransformerShape& shape,
 }
 
 /// The last backward pass of a stage: the gradients it adds to are final when it has passed them.
-PipelineOp last_op(const PipelineRun& run, int stage) {
-  PipelineOp last;
-  for (const PipelineOp& op : run.ops) {
-    if (op.stage == stage && op.end >= last.end) {
-      last = op;
-    }
-  }
-  return last;
+/// Every stage has as many passes.
+const PipelineOp& last_op(const PipelineRun& run, int stage, int stages) {
+  const std::size_t each = run.ops.size() / static_cast<std::size_t>(stages);
+  return run.ops[each * (static_cast<std::size_t>(stage) + 1) - 1];
 }
 
 Seconds reduced_at(const PipelineOp& last, Seconds exchange_time, bool overlap, int layers) {
@@ -225,7 +221,7 @@ TrainingStep simulate_training(const TransformerShape& shape,
     // ZeRO 3 has reduced pass by pass.
     const Seconds exchange_time =
         layout.zero_stage == 3 ? Seconds{} : groups.time(Collective::kAllReduce, parameters);
-    step.reduced.push_back(reduced_at(last_op(step.pipeline, stage),
+    step.reduced.push_back(reduced_at(last_op(step.pipeline, stage, layout.pipeline),
                                       exchange_time,
                                       layout.overlap_gradients,
                                       shape.layers / layout.pipeline));
@@ -332,7 +328,7 @@ class TimelineWriter {
   }
 
   [[nodiscard]] Seconds reduction_begin(int stage) const {
-    const PipelineOp last = last_op(step_.pipeline, stage);
+    const PipelineOp& last = last_op(step_.pipeline, stage, layout_.pipeline);
     if (!layout_.overlap_gradients) {
       return last.end;
     }

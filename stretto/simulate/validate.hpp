@@ -54,9 +54,15 @@ struct MeasuredStep {
 /// allows: from hidden 1024 to 2048 (8 samples, one rank) a layer's products grow by 2.5 TFLOP with
 /// it and its time by 8.3 ms, which is 298 TFLOP/s of 312 before any other kernel.
 [[nodiscard]] std::vector<MeasuredStep> vtrain_single_node_steps(const std::string& directory);
-/// The node they ran on: 8 ranks, all-reduce curves of allreduce_lut_a100.csv, the bandwidth its
-/// largest size reaches; `nodes` of them over links of `between` (a level of its own if above 1).
+/// The nodes they ran on: machine_with_curves() of allreduce_lut_a100.csv.
 [[nodiscard]] Machine a100_nodes(const std::string& directory, int nodes, BytesPerSecond between);
+
+/// Nodes of 8 ranks with the measured all-reduce curves of a table (columns ranks, size_bytes,
+/// time_us_oop) and the bandwidth that the largest size reaches; `nodes` of them over links of
+/// `between` (a level of its own if above 1). Latencies of 5 us assumed.
+[[nodiscard]] Machine machine_with_curves(const std::string& path,
+                                          int nodes,
+                                          BytesPerSecond between);
 
 /// Fits the three constants gemm_efficiency, memory_efficiency and launch of `device`: coordinate
 /// search in the logarithm of each, steps halved from 20 % to 0.1 %, on the mean of

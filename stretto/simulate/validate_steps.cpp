@@ -179,8 +179,9 @@ std::string ordering_note(std::span<const MeasuredStep> steps,
   if (count == 0) {
     return {};
   }
-  return "; of " + std::to_string(count) + " choices of a layout: rank correlation " +
-         percent(mean.correlation / count) + ", regret " + percent(mean.regret / count);
+  return "; of " + std::to_string(count) + " choices of a layout: Spearman's rank correlation " +
+         percent(mean.correlation / count) + ", time lost by the layout chosen " +
+         percent(mean.regret / count);
 }
 
 ValidationRow compare(std::string series,
@@ -267,7 +268,13 @@ std::vector<MeasuredStep> vtrain_single_node_steps(const std::string& directory)
 }
 
 Machine a100_nodes(const std::string& directory, int nodes, BytesPerSecond between) {
-  const Measurements table = read_measurements(path_of(directory, kCurves));
+  Machine machine = machine_with_curves(path_of(directory, kCurves), nodes, between);
+  machine.name = "A100 nodes";
+  return machine;
+}
+
+Machine machine_with_curves(const std::string& path, int nodes, BytesPerSecond between) {
+  const Measurements table = read_measurements(path);
   std::map<int, CollectiveCurve> curves;
   for (std::size_t row = 0; row < table.size(); ++row) {
     const int ranks = table.whole(row, "ranks");
@@ -277,9 +284,9 @@ Machine a100_nodes(const std::string& directory, int nodes, BytesPerSecond betwe
                             Seconds(table.number(row, "time_us_oop") * 1e-6)});
   }
   Machine machine;
-  machine.name = "A100 nodes";
+  machine.name = "nodes of 8";
   machine.basis = Basis::kMeasured;
-  machine.source = std::string(kCurves);
+  machine.source = path;
   Level node{.name = "node", .group_size = kRanksPerNode, .latency = kMessageLatency};
   for (const auto& entry : curves) {
     machine.curves.push_back(entry.second);
