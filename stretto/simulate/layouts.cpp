@@ -79,14 +79,17 @@ std::vector<Layout> candidates(const TransformerShape& shape,
     layout.global_batch = options.global_batch;
     layout.sequence_parallel = options.sequence_parallel && layout.tensor > 1;
     layout.overlap_gradients = options.overlap_gradients;
+    layout.fused_attention = options.fused_attention;
     layout.expert_imbalance = options.expert_imbalance;
   }
   return all;
 }
 
-/// Choices that change nothing: chunks of a pipeline of one stage, shares among one rank.
+/// Choices that change nothing: chunks of a pipeline of one stage, shares among one rank, scores
+/// that are not kept anyway.
 bool redundant(const Layout& layout) {
   return (layout.pipeline == 1 && layout.virtual_stages > 1) ||
+         (layout.fused_attention && layout.recompute == Recompute::kAttention) ||
          (layout.data == 1 && layout.zero_stage > 0);
 }
 

@@ -19,6 +19,7 @@ struct LayoutOptions {
   std::vector<int> zero_stages = {0, 1};
   bool sequence_parallel = true;  ///< Where tensor > 1.
   bool overlap_gradients = true;
+  bool fused_attention = false;
   double expert_imbalance = 1.0;
   /// Of the device's memory that a layout may fill; the rest is for the allocator, libraries,
   /// communication buffers. Assumed.

@@ -94,15 +94,15 @@ PassTime expert_exchanges(const TransformerShape& shape,
 /// What a chunk of layers takes, without embedding and head.
 PassTime layers_time(const TransformerLayerTime& layer,
                      const PassTime& exchanges,
-                     Recompute recompute,
+                     const Layout& layout,
                      int layers) {
   PassTime time;
   time.forward = layer.layer.forward + exchanges.forward;
   time.backward = layer.layer.backward + exchanges.backward;
-  if (recompute == Recompute::kFull) {
+  if (layout.recompute == Recompute::kFull) {
     time.backward += time.forward;
   }
-  if (recompute == Recompute::kAttention) {
+  if (layout.recompute == Recompute::kAttention && !layout.fused_attention) {
     time.backward += layer.attention_core;
   }
   return {layers * time.forward, layers * time.backward};
@@ -156,7 +156,7 @@ PipelineWork pipeline_work(const TransformerShape& shape,
   const PassTime exchanges = {step.tensor_exchanges.forward + step.expert_exchanges.forward,
                               step.tensor_exchanges.backward + step.expert_exchanges.backward};
   const TransformerLayerTime layer = layer_time(shape, layout, device);
-  const PassTime layers = layers_time(layer, exchanges, layout.recompute, shape.layers / chunks);
+  const PassTime layers = layers_time(layer, exchanges, layout, shape.layers / chunks);
   const PassTime embedding = embedding_time(shape, layout, device);
   const PassTime head = head_time(shape, layout, device);
   PipelineWork work;

@@ -73,9 +73,28 @@ struct AttentionCore {
   Seconds backward{};
 };
 
+/// Half the products of the whole, as one kernel forward; five of them, with the scores computed
+/// again, as one backward. They reach the rate of a large product: an optimistic assumption.
+AttentionCore fused_core(const TransformerShape& shape,
+                         const Layout& layout,
+                         const Device& device) {
+  const double s = shape.sequence;
+  const double per_product = 0.5 * 2.0 * layout.micro_batch * s * s * shape.hidden / layout.tensor;
+  const auto time = [&](double products) {
+    const Seconds compute(products * per_product /
+                          (device.peak_flops_per_s * device.gemm_efficiency));
+    const double bytes = 2.0 * products * hidden_bytes(shape, layout) / layout.tensor;
+    return std::max(compute, elementwise_time(device, bytes));
+  };
+  return {time(2.0), time(5.0)};
+}
+
 AttentionCore attention_core(const TransformerShape& shape,
                              const Layout& layout,
                              const Device& device) {
+  if (layout.fused_attention) {
+    return fused_core(shape, layout, device);
+  }
   const double s = shape.sequence;
   const double d = static_cast<double>(shape.hidden) / shape.heads;
   const double batch = static_cast<double>(layout.micro_batch) * shape.heads / layout.tensor;
@@ -365,11 +384,12 @@ MemoryPerRank memory_per_rank(const TransformerShape& shape, const Layout& layou
   memory.optimizer = bytes(12.0, layout.zero_stage >= 1);
 
   const double in_flight = layers_in_flight(shape, layout);
+  const bool written = !layout.fused_attention;
   if (layout.recompute == Recompute::kFull) {
     const double input = tokens(shape, layout) * shape.hidden * 2.0;
-    memory.activations = in_flight * input + layer_activations(shape, layout, true);
+    memory.activations = in_flight * input + layer_activations(shape, layout, written);
   } else {
-    const bool scores = layout.recompute == Recompute::kNone;
+    const bool scores = written && layout.recompute == Recompute::kNone;
     memory.activations = in_flight * layer_activations(shape, layout, scores);
   }
   return memory;

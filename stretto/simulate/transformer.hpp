@@ -65,6 +65,9 @@ struct Layout {
   int global_batch = 1;            ///< Samples in one step, over all ranks.
   bool sequence_parallel = false;  ///< Layer norms and dropouts share the sequence between tensor
                                    ///< ranks (Korthikanti et al.).
+  /// Scores are never written (FlashAttention, Dao et al. 2022, arXiv:2205.14135), and those that a
+  /// causal mask hides not computed. Recompute::kAttention then saves and costs nothing.
+  bool fused_attention = false;
   Recompute recompute = Recompute::kNone;
   PipelineSchedule schedule = PipelineSchedule::kOneForwardOneBackward;
   int zero_stage = 0;  ///< What data-parallel ranks share: 1 optimizer state, 2 gradients too, 3
@@ -103,8 +106,8 @@ struct TransformerLayerTime {
 };
 
 /// One layer. Kernels as Megatron-LM starts them (fused softmax, bias + GELU, bias + dropout + add;
-/// attention as batched products, no FlashAttention): products by gemm_time(), the others by the
-/// bytes they read and write; docs/layouts.md lists them. Kernels run one after the other.
+/// attention as batched products unless fused_attention): products by gemm_time(), the others by
+/// the bytes they read and write; docs/layouts.md lists them. Kernels run one after the other.
 [[nodiscard]] TransformerLayerTime layer_time(const TransformerShape& shape,
                                               const Layout& layout,
                                               const Device& device);

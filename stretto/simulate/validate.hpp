@@ -34,6 +34,9 @@ struct ValidationRow {
 [[nodiscard]] std::vector<ValidationRow> validate_collectives(const std::string& directory);
 [[nodiscard]] std::vector<ValidationRow> validate_nccl(const std::string& directory);
 [[nodiscard]] std::vector<ValidationRow> validate_steps(const std::string& directory);
+/// FLOP/s of published runs whose tables leave conditions open (micro-batch, schedule...), which
+/// the notes state as assumed; without targets.
+[[nodiscard]] std::vector<ValidationRow> validate_rates(const std::string& directory);
 
 /// Time of an exchange read off measured points: affine in the size between two of them, as every
 /// algorithm and protocol is for itself, beyond the last point on along the last piece (never below

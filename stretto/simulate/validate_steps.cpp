@@ -320,7 +320,8 @@ std::vector<ValidationRow> validate_steps(const std::string& directory) {
 
 std::vector<ValidationRow> validate(const std::string& directory) {
   std::vector<ValidationRow> rows = validate_collectives(directory);
-  for (const auto& part : {validate_nccl(directory), validate_steps(directory)}) {
+  for (const auto& part :
+       {validate_nccl(directory), validate_steps(directory), validate_rates(directory)}) {
     rows.insert(rows.end(), part.begin(), part.end());
   }
   return rows;

@@ -196,6 +196,26 @@ TEST(LayerTime, SequenceParallelismSharesNormsAndDropouts) {
   EXPECT_LT(layer_time(gpt3(), layout, device).layer.forward, whole);
 }
 
+TEST(LayerTime, FusedAttentionWritesNoScores) {
+  const Device device = device_preset("a100-80g");
+  TransformerShape shape = gpt3();
+  shape.sequence = 8192;
+  Layout layout;
+  layout.tensor = 8;
+  const TransformerLayerTime whole = layer_time(shape, layout, device);
+  const double kept = memory_per_rank(shape, layout).activations;
+  layout.fused_attention = true;
+  const TransformerLayerTime fused = layer_time(shape, layout, device);
+  EXPECT_LT(fused.attention_core, 0.5 * whole.attention_core);
+  // What is left are the products below the diagonal: 2 s^2 h / t, at the rate of a product.
+  const double flops = 2.0 * 8192 * 8192 * 12288 / 8;
+  EXPECT_NEAR(fused.attention_core.count(),
+              flops / (device.peak_flops_per_s * device.gemm_efficiency),
+              1e-9);
+  EXPECT_NEAR(
+      kept - memory_per_rank(shape, layout).activations, 96 * 5.0 * 96 * 8192 * 8192 / 8, 1.0);
+}
+
 TEST(LayerTime, TheBusiestExpertRankCounts) {
   const Device device = device_preset("a100-80g");
   TransformerShape shape = gpt3();

@@ -130,7 +130,7 @@ TEST(Calibrate, PresetIsAsCalibrated) {
 
 TEST(Validate, MissingFilesAreSaid) {
   const auto rows = validate("no/such/directory");
-  ASSERT_EQ(rows.size(), 8U);
+  ASSERT_EQ(rows.size(), 10U);
   for (const ValidationRow& row : rows) {
     EXPECT_EQ(row.test_rows, 0) << row.series;
     EXPECT_NE(row.note.find("not in the directory"), std::string::npos) << row.series;
@@ -159,6 +159,8 @@ TEST(Validate, PredictsPublishedMeasurements) {
       {"train_vtrain_single_node.csv", 680, 0.065, 0.32},
       {"train_vtrain_multi_node.csv", 73, 0.095, 0.49},
       {"train_seqpar_table5.csv", 6, 0.0355, 0.09},
+      {"train_megatron_sc21_table2.csv", 3, 0.05, 0.06},
+      {"train_megatron_core_h100.csv", 6, 0.055, 0.12},
   };
   const auto rows = validate(kDirectory);
   for (const Reached& goal : reached) {
