@@ -23,7 +23,7 @@ PipelineWork even(PipelineSchedule schedule, int stages, int chunks_per_stage, i
   work.schedule = schedule;
   work.stages = stages;
   work.micro_batches = micro_batches;
-  const auto chunks = static_cast<std::size_t>(stages * chunks_per_stage);
+  const auto chunks = static_cast<std::size_t>(stages) * static_cast<std::size_t>(chunks_per_stage);
   work.forward.assign(chunks, Seconds(1.0 / chunks_per_stage));
   work.backward.assign(chunks, Seconds(2.0 / chunks_per_stage));
   return work;
@@ -114,8 +114,8 @@ RC_GTEST_PROP(Pipeline, NoScheduleBeatsTheBoundAndAllRunEverythingInOrder, ()) {
   if (work.schedule == kInterleaved) {
     work.micro_batches *= work.stages;
   }
-  const auto times = rc::gen::container<std::vector<int>>(static_cast<std::size_t>(work.stages * v),
-                                                          rc::gen::inRange(0, 20));
+  const auto times = rc::gen::container<std::vector<int>>(
+      static_cast<std::size_t>(work.stages) * static_cast<std::size_t>(v), rc::gen::inRange(0, 20));
   for (const int time : *times) {
     work.forward.emplace_back(time);
   }
