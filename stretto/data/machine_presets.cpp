@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstddef>
@@ -77,6 +76,7 @@ constexpr std::array<Preset, 12> kPresets{{
 
 std::vector<std::string_view> known_names() {
   std::vector<std::string_view> names;
+  names.reserve(kPresets.size());
   for (const Preset& preset : kPresets) {
     names.push_back(preset.name);
   }
@@ -84,9 +84,12 @@ std::vector<std::string_view> known_names() {
 }
 
 const Preset* find_preset(std::string_view name) {
-  const auto found = std::find_if(
-      kPresets.begin(), kPresets.end(), [&](const Preset& preset) { return preset.name == name; });
-  return found == kPresets.end() ? nullptr : &*found;
+  for (const Preset& preset : kPresets) {
+    if (preset.name == name) {
+      return &preset;
+    }
+  }
+  return nullptr;
 }
 
 /// `NAMExCOUNT`; a count of 0: none given.
@@ -126,6 +129,7 @@ Level level(std::string_view name, int size, double latency_us, double gb_per_s)
 
 std::vector<std::string> preset_names() {
   std::vector<std::string> names;
+  names.reserve(kPresets.size());
   for (const Preset& preset : kPresets) {
     names.emplace_back(preset.name);
   }

@@ -120,9 +120,9 @@ double delivered(const std::vector<double>& release,
 }  // namespace
 
 std::vector<Bound> cross_iteration_bounds(std::span<const LayerStep> layers,
-                                          Seconds update,
+                                          Seconds after_gradients,
                                           const ExchangeTime& cost) {
-  Seconds compute = update;
+  Seconds compute = after_gradients;
   Bytes total;
   Bytes largest;
   for (const LayerStep& layer : layers) {
@@ -158,7 +158,9 @@ std::vector<Bound> cross_iteration_bounds(std::span<const LayerStep> layers,
     if (bytes.empty()) {
       break;
     }
-    resource = std::max(resource, line(total));
+    // Without the latency, which the next step's exchanges may overlap.
+    resource =
+        std::max(resource, Seconds(line.seconds_per_byte * static_cast<double>(total.count())));
     std::vector<double> length;
     for (const Bytes size : bytes) {
       length.push_back(line.seconds_per_byte * static_cast<double>(size.count()));

@@ -56,7 +56,8 @@ struct Bound {
                                                      const ExchangeTime& cost);
 
 /// The bounds of a step in steady state when communication may reach into the next forward pass.
-/// Layers in forward order, each with its forward and backward time and the bytes of its gradients.
+/// Layers in forward order, each with its forward and backward time and the bytes of its gradients;
+/// `after_gradients` is compute that follows the last gradient, the optimizer for one.
 /// - resource: the wire carries all bytes once per step;
 /// - cycle, for each layer i: between two uses of its parameters lie the forward pass from it on,
 ///   the backward pass down to it and one exchange: sum over j >= i of (f_j + b_j), and T(n_i);
@@ -69,7 +70,7 @@ struct LayerStep {
   Bytes bytes{};
 };
 [[nodiscard]] std::vector<Bound> cross_iteration_bounds(std::span<const LayerStep> layers,
-                                                        Seconds update,
+                                                        Seconds after_gradients,
                                                         const ExchangeTime& cost);
 
 }  // namespace stretto

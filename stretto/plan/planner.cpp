@@ -257,8 +257,17 @@ std::vector<LayerStep> layer_steps(const StepProfile& profile) {
     layer.backward += std::max(Seconds(0), profile.tensors[i].ready - at);
     at = std::max(at, profile.tensors[i].ready);
   }
-  layers.front().backward += profile.backward_end - at;
   return layers;
+}
+
+/// Compute that follows the last gradient: the rest of backward, and a rank's part of the update.
+Seconds after_gradients(const StepProfile& profile,
+                        const SimulateOptions& options,
+                        const ExchangeCosts& costs) {
+  const Seconds update = (profile.compute_end - profile.backward_end) /
+                         (options.sharding == Sharding::kNone ? 1 : costs.ranks);
+  return update + profile.backward_end -
+         std::max(profile.forward_end, profile.tensors.back().ready);
 }
 
 std::vector<Bound> bounds_of(const StepProfile& profile,
@@ -274,10 +283,7 @@ std::vector<Bound> bounds_of(const StepProfile& profile,
       layer.backward *= factor;
     }
     std::vector<Bound> bounds =
-        cross_iteration_bounds(layers,
-                               factor * (profile.compute_end - profile.backward_end) /
-                                   (options.sharding == Sharding::kNone ? 1 : costs.ranks),
-                               cost);
+        cross_iteration_bounds(layers, factor * after_gradients(profile, options, costs), cost);
     for (Bound& bound : bounds) {  // earlier passes of the step use the wire for nothing
       bound.step += (options.accumulate - 1) * factor * profile.backward_end;
     }
@@ -374,13 +380,14 @@ ExchangeCosts scaled(const ExchangeCosts& costs, const Scenario& scenario) {
 struct Candidate {
   Plan plan;
   Seconds step{};
+  bool exact = false;  ///< Nothing is quicker, proven.
 };
 
 void consider(std::optional<Candidate>& best, Plan plan, const Evaluator& evaluate) {
   const Seconds step = evaluate.step(plan);
   // Not for a rounding error: the first ones are the ones with a reason.
   if (!best || step < best->step * (1.0 - 1e-9)) {
-    best = Candidate{std::move(plan), step};
+    best = Candidate{std::move(plan), step, false};
   }
 }
 
@@ -395,8 +402,13 @@ Candidate best_plan(const StepProfile& profile,
   std::optional<Candidate> best;
   consider(
       best, plan_of_ends(profile, cut.ends, exact ? "optimal for this cost" : "planned"), evaluate);
-  if (!exact) {
-    for (const SweepPoint& point : sweep_caps(profile, costs, options, true, Bytes(64 << 10), 2)) {
+  best->exact = exact;
+  // On one stream a tensor that is cut in two gains nothing, unless the optimizer follows on each
+  // piece. Where the cut is not proven, uniform ones may be better.
+  const bool pieces_help = options.optimizer_per_bucket && problem.update > Seconds(0);
+  if (!exact || pieces_help) {
+    const Bytes least = std::max(Bytes(64 << 10), Bytes(profile.bytes().count() / 4096));
+    for (const SweepPoint& point : sweep_caps(profile, costs, options, true, least, 2)) {
       if (point.step < best->step * (1.0 - 1e-9)) {
         consider(best, uniform_plan(tensors_of(profile), point.cap), evaluate);
       }
@@ -502,7 +514,7 @@ PlanResult plan(const StepProfile& profile,
   result.compute = problem.compute_end +
                    problem.update / (options.sharding == Sharding::kNone ? 1 : costs.ranks);
   result.optimum = best.step;
-  result.optimum_is_exact = is_exact(profile, costs, options);
+  result.optimum_is_exact = best.exact;
   result.bounds = bounds_of(profile, problem, costs, options);
   result.bound = std::min(result.step, largest(result.bounds));
   result.alternatives = alternatives_of(profile, costs, options, evaluate);

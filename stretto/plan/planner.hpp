@@ -49,7 +49,8 @@ struct PlanResult {
   Seconds step{};     ///< Predicted, in steady state.
   Seconds compute{};  ///< The same with free communication; step - compute is exposed.
   /// The least step of any cut at bounds of tensors for these costs. exact: proven so, by
-  /// bucketing.hpp; else the least found (several dtypes, streams, sharding, priority, slow-down).
+  /// bucketing.hpp; else the least found (several dtypes, streams, sharding, priority, slow-down,
+  /// or cut tensors that let the optimizer begin earlier).
   Seconds optimum{};
   bool optimum_is_exact = false;
   Seconds bound{};  ///< The largest of `bounds`: no schedule of this kind is quicker.

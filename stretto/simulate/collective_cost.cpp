@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -50,12 +49,27 @@ Seconds on_curve(std::span<const CurvePoint> points, Bytes size) {
   return below.time * std::pow(above->time / below.time, part);
 }
 
+/// Those with a formula or a curve of their own.
+std::vector<Algorithm> known_algorithms(const Machine& group,
+                                        std::span<const CostLevel> levels,
+                                        Collective collective) {
+  std::vector<Algorithm> known = detail::candidates(levels, collective);
+  for (int a = 1; a <= static_cast<int>(kLastAlgorithm); ++a) {
+    const auto algorithm = static_cast<Algorithm>(a);
+    if (std::find(known.begin(), known.end(), algorithm) == known.end() &&
+        find_curve(group, collective, algorithm) != nullptr) {
+      known.push_back(algorithm);
+    }
+  }
+  return known;
+}
+
 [[noreturn]] void reject(const Machine& group,
                          std::span<const CostLevel> levels,
                          Collective collective,
                          Algorithm algorithm) {
   std::vector<std::string_view> names;
-  for (const Algorithm candidate : detail::candidates(levels, collective)) {
+  for (const Algorithm candidate : known_algorithms(group, levels, collective)) {
     names.push_back(to_string(candidate));
   }
   const std::string asked =
@@ -79,46 +93,36 @@ Seconds on_curve(std::span<const CurvePoint> points, Bytes size) {
                    : ""});
 }
 
-/// By formula, or nullopt for kAuto.
-std::optional<LevelCost> formula(const Machine& group,
-                                 std::span<const CostLevel> levels,
-                                 Collective collective,
-                                 Algorithm algorithm) {
-  if (algorithm == Algorithm::kAuto && !detail::candidates(levels, collective).empty()) {
-    return std::nullopt;
+/// What counts for an algorithm: a curve, else a formula; neither for kAuto without a curve.
+struct Price {
+  const CollectiveCurve* curve = nullptr;
+  std::optional<LevelCost> formula;
+};
+
+Price price_of(const Machine& group,
+               std::span<const CostLevel> levels,
+               Collective collective,
+               Algorithm algorithm) {
+  if (const CollectiveCurve* own = find_curve(group, collective, algorithm)) {
+    return {own, {}};
   }
-  std::optional<LevelCost> cost = detail::level_cost(levels, collective, algorithm);
-  if (!cost) {
+  std::optional<LevelCost> formula = detail::level_cost(levels, collective, algorithm);
+  const bool cheapest =
+      algorithm == Algorithm::kAuto && !known_algorithms(group, levels, collective).empty();
+  if (!formula && !cheapest) {
     reject(group, levels, collective, algorithm);
   }
-  return cost;
-}
-
-/// The curve that counts for an algorithm, if there is one.
-const CollectiveCurve* curve_for(const Machine& group, Collective collective, Algorithm algorithm) {
-  const CollectiveCurve* own = find_curve(group, collective, algorithm);
-  return own != nullptr ? own : find_curve(group, collective, Algorithm::kAuto);
+  return {find_curve(group, collective, Algorithm::kAuto), formula};
 }
 
 std::vector<CurvePoint> sample(const Machine& group,
                                Collective collective,
                                Algorithm algorithm,
                                Bytes most) {
-  constexpr double kPerDoubling = 8.0;
   std::vector<CurvePoint> points;
-  const auto add = [&](std::int64_t bytes) {
-    if (points.empty() || bytes > points.back().size.count()) {
-      points.push_back({Bytes(bytes), collective_time(group, collective, algorithm, Bytes(bytes))});
-    }
-  };
-  for (int i = 0;; ++i) {
-    const double bytes = std::round(std::exp2(i / kPerDoubling));
-    if (bytes >= static_cast<double>(most.count())) {
-      break;
-    }
-    add(static_cast<std::int64_t>(bytes));
+  for (const Bytes size : detail::sample_sizes(most)) {
+    points.push_back({size, collective_time(group, collective, algorithm, size)});
   }
-  add(std::max<std::int64_t>(1, most.count()));
   return points;
 }
 
@@ -129,39 +133,40 @@ Seconds collective_time(const Machine& group,
                         Algorithm algorithm,
                         Bytes size) {
   const std::vector<CostLevel> levels = detail::cost_levels(group);
-  const std::optional<LevelCost> cost = formula(group, levels, collective, algorithm);
+  const Price price = price_of(group, levels, collective, algorithm);
   if (size <= Bytes(0) || levels.empty()) {
     return Seconds(0);
   }
-  if (const CollectiveCurve* curve = curve_for(group, collective, algorithm)) {
-    return on_curve(curve->points, size);
+  if (price.curve != nullptr) {
+    return on_curve(price.curve->points, size);
   }
-  return cost ? (*cost)(size) : compare_algorithms(group, collective, size).front().time;
+  return price.formula ? (*price.formula)(size)
+                       : compare_algorithms(group, collective, size).front().time;
 }
 
 std::vector<AlgorithmCost> compare_algorithms(const Machine& group,
                                               Collective collective,
                                               Bytes size) {
   const std::vector<CostLevel> levels = detail::cost_levels(group);
-  std::vector<AlgorithmCost> costs;
-  const bool free = size <= Bytes(0) || levels.empty();
-  const auto add_curve = [&](Algorithm algorithm) {
-    const CollectiveCurve* curve = find_curve(group, collective, algorithm);
-    if (curve != nullptr) {
-      costs.push_back(
-          {algorithm, free ? Seconds(0) : on_curve(curve->points, size), Basis::kMeasured});
-    }
-    return curve != nullptr;
-  };
-  add_curve(Algorithm::kAuto);
-  for (const Algorithm algorithm : detail::candidates(levels, collective)) {
-    if (!add_curve(algorithm)) {
-      const LevelCost cost = *detail::level_cost(levels, collective, algorithm);
-      costs.push_back({algorithm, free ? Seconds(0) : cost(size), group.basis});
-    }
+  std::vector<Algorithm> algorithms = known_algorithms(group, levels, collective);
+  if (find_curve(group, collective, Algorithm::kAuto) != nullptr) {
+    algorithms.insert(algorithms.begin(), Algorithm::kAuto);
   }
-  if (costs.empty()) {
+  if (algorithms.empty()) {
     reject(group, levels, collective, Algorithm::kAuto);
+  }
+  const bool free = size <= Bytes(0) || levels.empty();
+  std::vector<AlgorithmCost> costs;
+  for (const Algorithm algorithm : algorithms) {
+    AlgorithmCost cost{algorithm, Seconds(0), group.basis};
+    if (const CollectiveCurve* curve = find_curve(group, collective, algorithm)) {
+      cost.basis = Basis::kMeasured;
+      cost.time = on_curve(curve->points, size);
+    } else {
+      cost.time = (*detail::level_cost(levels, collective, algorithm))(size);
+    }
+    cost.time = free ? Seconds(0) : cost.time;
+    costs.push_back(cost);
   }
   std::stable_sort(costs.begin(), costs.end(), [](const AlgorithmCost& a, const AlgorithmCost& b) {
     return a.time < b.time;
@@ -174,19 +179,19 @@ ExchangeTime exchange_time(const Machine& group,
                            Algorithm algorithm,
                            Bytes most) {
   const std::vector<CostLevel> levels = detail::cost_levels(group);
-  const std::optional<LevelCost> cost = formula(group, levels, collective, algorithm);
+  const Price price = price_of(group, levels, collective, algorithm);
   if (levels.empty()) {
     return {};
   }
-  if (const CollectiveCurve* curve = curve_for(group, collective, algorithm)) {
-    return ExchangeTime(curve->points);
+  if (price.curve != nullptr) {
+    return ExchangeTime(price.curve->points);
   }
-  if (cost) {
-    return cost->pipeline ? ExchangeTime(sample(group, collective, algorithm, most))
-                          : ExchangeTime(std::vector<CostLine>{cost->line});
+  if (price.formula) {
+    return price.formula->pipeline ? ExchangeTime(sample(group, collective, algorithm, most))
+                                   : ExchangeTime(std::vector<CostLine>{price.formula->line});
   }
   std::vector<CostLine> lines;
-  for (const Algorithm candidate : detail::candidates(levels, collective)) {
+  for (const Algorithm candidate : known_algorithms(group, levels, collective)) {
     if (find_curve(group, collective, candidate) != nullptr) {
       return ExchangeTime(sample(group, collective, algorithm, most));
     }

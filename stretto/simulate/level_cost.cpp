@@ -446,4 +446,21 @@ std::vector<Algorithm> candidates(std::span<const CostLevel> levels, Collective 
   return found;
 }
 
+std::vector<Bytes> sample_sizes(Bytes most) {
+  constexpr double kPerDoubling = 8.0;
+  const Bytes last = std::max(Bytes(1), most);
+  std::vector<Bytes> sizes;
+  for (int i = 0;; ++i) {
+    const Bytes size(std::llround(std::exp2(i / kPerDoubling)));
+    if (size >= last) {
+      break;
+    }
+    if (sizes.empty() || size > sizes.back()) {
+      sizes.push_back(size);
+    }
+  }
+  sizes.push_back(last);
+  return sizes;
+}
+
 }  // namespace stretto::detail

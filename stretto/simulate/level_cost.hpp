@@ -44,4 +44,7 @@ struct LevelCost {
 [[nodiscard]] std::vector<Algorithm> candidates(std::span<const CostLevel> levels,
                                                 Collective collective);
 
+/// 8 sizes per factor of 2, rounded to whole bytes: 1, .. and `most`, at least 1, last.
+[[nodiscard]] std::vector<Bytes> sample_sizes(Bytes most);
+
 }  // namespace stretto::detail

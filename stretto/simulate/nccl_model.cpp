@@ -6,9 +6,11 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
+#include <span>
 
 #include "stretto/base/error.hpp"
 #include "stretto/base/text.hpp"
+#include "stretto/simulate/level_cost.hpp"
 
 namespace stretto {
 namespace {
@@ -61,23 +63,73 @@ constexpr double kPlateauBytes = 64.0;
 // src/graph/topo.h: of one NVLink and direction.
 constexpr std::array<double, 4> kNvlink{20.0, 20.0, 20.6, 40.1};
 // src/graph/search.cc: speeds tried for a channel, inside a node and where cards are used.
-const std::vector<double>& speeds(GpuArchitecture architecture, bool with_network) {
-  static const std::vector<double> kIntra{40, 30, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3};
-  static const std::vector<double> kIntraHopper{60, 50, 40, 30, 24, 20, 15, 12, 11, 6, 3};
-  static const std::vector<double> kIntraBlackwell{90, 80, 70, 60, 50, 45, 40, 30, 24, 20, 19, 18};
-  static const std::vector<double> kInter{
-      48, 30, 28, 24, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3, 2.4, 1.2, 0.24, 0.12};
-  static const std::vector<double> kInterHopper{
-      48, 45, 42, 40, 30, 24, 22, 20, 17.5, 15, 12, 6, 3, 2.4, 1.2, 0.24, 0.12};
-  static const std::vector<double> kInterBlackwell{
-      96, 48, 45.1, 42, 40, 30, 24, 22, 20, 17.5, 15, 12, 6, 3, 2.4, 1.2, 0.24, 0.12};
+constexpr std::array kIntra{40.0, 30.0, 20.0, 18.0, 15.0, 12.0, 10.0, 9.0, 7.0, 6.0, 5.0, 4.0, 3.0};
+constexpr std::array kIntraHopper{60.0, 50.0, 40.0, 30.0, 24.0, 20.0, 15.0, 12.0, 11.0, 6.0, 3.0};
+constexpr std::array kIntraBlackwell{
+    90.0, 80.0, 70.0, 60.0, 50.0, 45.0, 40.0, 30.0, 24.0, 20.0, 19.0, 18.0};
+constexpr std::array kInter{48.0,
+                            30.0,
+                            28.0,
+                            24.0,
+                            20.0,
+                            18.0,
+                            15.0,
+                            12.0,
+                            10.0,
+                            9.0,
+                            7.0,
+                            6.0,
+                            5.0,
+                            4.0,
+                            3.0,
+                            2.4,
+                            1.2,
+                            0.24,
+                            0.12};
+constexpr std::array kInterHopper{48.0,
+                                  45.0,
+                                  42.0,
+                                  40.0,
+                                  30.0,
+                                  24.0,
+                                  22.0,
+                                  20.0,
+                                  17.5,
+                                  15.0,
+                                  12.0,
+                                  6.0,
+                                  3.0,
+                                  2.4,
+                                  1.2,
+                                  0.24,
+                                  0.12};
+constexpr std::array kInterBlackwell{96.0,
+                                     48.0,
+                                     45.1,
+                                     42.0,
+                                     40.0,
+                                     30.0,
+                                     24.0,
+                                     22.0,
+                                     20.0,
+                                     17.5,
+                                     15.0,
+                                     12.0,
+                                     6.0,
+                                     3.0,
+                                     2.4,
+                                     1.2,
+                                     0.24,
+                                     0.12};
+
+std::span<const double> speeds(GpuArchitecture architecture, bool with_network) {
   switch (architecture) {
     case GpuArchitecture::kHopper:
-      return with_network ? kInterHopper : kIntraHopper;
+      return with_network ? std::span<const double>(kInterHopper) : kIntraHopper;
     case GpuArchitecture::kBlackwell:
-      return with_network ? kInterBlackwell : kIntraBlackwell;
+      return with_network ? std::span<const double>(kInterBlackwell) : kIntraBlackwell;
     default:
-      return with_network ? kInter : kIntra;
+      return with_network ? std::span<const double>(kInter) : kIntra;
   }
 }
 constexpr int kMostChannels = 32;
@@ -426,6 +478,14 @@ std::vector<NcclPrediction> nccl_choices(const NcclSystem& system,
 
 NcclPrediction predict_nccl(const NcclSystem& system, Collective collective, Bytes size) {
   return nccl_choices(system, collective, size).front();
+}
+
+std::vector<CurvePoint> nccl_curve(const NcclSystem& system, Collective collective, Bytes most) {
+  std::vector<CurvePoint> points;
+  for (const Bytes size : detail::sample_sizes(most)) {
+    points.push_back({size, predict_nccl(system, collective, size).time});
+  }
+  return points;
 }
 
 }  // namespace stretto

@@ -8,6 +8,7 @@
 
 #include "stretto/base/units.hpp"
 #include "stretto/data/collective.hpp"
+#include "stretto/data/machine.hpp"
 
 /// The time model by which NCCL itself chooses algorithm and protocol of a collective, from its
 /// published constants (github.com/NVIDIA/nccl, src/graph/tuning.cc and src/graph/search.cc at
@@ -92,5 +93,11 @@ struct NcclPrediction {
 [[nodiscard]] std::vector<NcclPrediction> nccl_choices(const NcclSystem& system,
                                                        Collective collective,
                                                        Bytes size);
+
+/// predict_nccl() at 8 sizes per factor of 2 from 1 byte to `most`, for an ExchangeTime.
+/// @throws Error as predict_nccl.
+[[nodiscard]] std::vector<CurvePoint> nccl_curve(const NcclSystem& system,
+                                                 Collective collective,
+                                                 Bytes most);
 
 }  // namespace stretto

@@ -114,8 +114,9 @@ TEST(CostFormulas, PointToPointAsksFirstAboveTheThreshold) {
   EXPECT_DOUBLE_EQ(cost::point_to_point(Bytes(9), kLink, Bytes(8)).count(), 12);
 }
 
-std::vector<std::vector<Bytes>> matrix(std::vector<std::vector<std::int64_t>> rows) {
+std::vector<std::vector<Bytes>> matrix(const std::vector<std::vector<std::int64_t>>& rows) {
   std::vector<std::vector<Bytes>> result;
+  result.reserve(rows.size());
   for (const auto& row : rows) {
     result.emplace_back(row.begin(), row.end());
   }
@@ -358,6 +359,21 @@ TEST(CollectiveTime, MeasuredCurvesComeFirst) {
   EXPECT_EQ(us(Algorithm::kAuto, 0), 0.0);
   // Nobody measured all_gather.
   EXPECT_LT(seconds(machine, Collective::kAllGather, Algorithm::kAuto, Bytes(100)), 4e-6);
+}
+
+TEST(CollectiveTime, WhatWasMeasuredNeedsNoFormula) {
+  Machine machine = measured_machine();
+  machine.curves.push_back(
+      {Collective::kBarrier, Algorithm::kAuto, 8, {{Bytes(1), Seconds(7e-6)}}});
+  machine.curves.push_back(
+      {Collective::kAllGather, Algorithm::kInSwitch, 8, {{Bytes(1), Seconds(1e-9)}}});
+  EXPECT_DOUBLE_EQ(seconds(machine, Collective::kBarrier, Algorithm::kAuto, Bytes(1)), 7e-6);
+  EXPECT_DOUBLE_EQ(seconds(machine, Collective::kAllGather, Algorithm::kAuto, Bytes(1)), 1e-9);
+  EXPECT_EQ(compare_algorithms(machine, Collective::kAllGather, Bytes(1)).front().algorithm,
+            Algorithm::kInSwitch);
+  // A curve of whatever the library chose does not make sense of an algorithm that has none.
+  EXPECT_THROW((void)collective_time(machine, Collective::kAllReduce, Algorithm::kBruck, Bytes(1)),
+               Error);
 }
 
 TEST(CompareAlgorithms, SaysWhatWasMeasured) {

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "stretto/simulate/group.hpp"
 
+#include <map>
 #include <string>
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include "simulate/validation_data.hpp"
 #include "stretto/base/error.hpp"
 #include "stretto/data/machine.hpp"
+#include "stretto/simulate/collective_cost.hpp"
 
 namespace stretto {
 namespace {
@@ -100,6 +103,39 @@ TEST(GroupView, ErrorsSayWhatDoesNotFit) {
       EXPECT_NE(error.detail().where.find("4x8@"), std::string::npos);
     }
   }
+}
+
+/// All groups of one shape at once on 2 nodes of 8 GPUs (bus bandwidths Galvatron's profiler
+/// found). The network's share of a pair, one GPU in each node, tells the node's bandwidth; the
+/// others follow from it.
+TEST(GroupView, AgainstMeasuredRankMappings) {
+  std::map<int, double> strided;
+  std::map<int, double> consecutive;
+  for (auto row : testing::read_rows("galvatron_bandwidth_mapping.csv")) {
+    if (row["op"] == "allreduce" && row["nodes"] == "2") {
+      auto& mapping = row["rank_mapping"] == "strided" ? strided : consecutive;
+      mapping[std::stoi(row["group_size"])] = std::stod(row["bus_bandwidth_gbs"]);
+    }
+  }
+  if (strided.empty()) {
+    GTEST_SKIP() << "no galvatron_bandwidth_mapping.csv in " STRETTO_VALIDATION_DIR;
+  }
+  Machine machine = machine_from_spec("2x8@nvlink=1GB/s,0@net=1GB/s,0");
+  machine.levels[0].bandwidth = BytesPerSecond(consecutive.at(8) * 1e9);
+  machine.levels[1].bandwidth = BytesPerSecond(8 * strided.at(2) * 1e9);
+  const auto bus_gb = [&](int size, int stride) {
+    const Machine group = group_view(machine, size, stride, stride);
+    const Bytes bytes(1 << 30);
+    const Seconds time = collective_time(group, Collective::kAllReduce, Algorithm::kRing, bytes);
+    return 2.0 * (size - 1) / size * static_cast<double>(bytes.count()) / time.count() / 1e9;
+  };
+  EXPECT_NEAR(bus_gb(2, 8) / strided.at(2), 1.0, 1e-9);
+  EXPECT_NEAR(bus_gb(4, 4) / strided.at(4), 1.0, 0.01);
+  EXPECT_NEAR(bus_gb(4, 1) / consecutive.at(4), 1.0, 0.02);
+  EXPECT_NEAR(bus_gb(2, 1) / consecutive.at(2), 1.0, 0.05);
+  // Larger groups do not get all of the network there, 64 and 69 % of what is left for them.
+  EXPECT_NEAR(bus_gb(8, 2) / strided.at(8), 1.57, 0.02);
+  EXPECT_NEAR(bus_gb(16, 1) / consecutive.at(16), 1.46, 0.02);
 }
 
 RC_GTEST_PROP(GroupView, HasAsManyRanksAsAskedAndNoFasterLink, ()) {

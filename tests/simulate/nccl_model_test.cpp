@@ -3,17 +3,16 @@
 
 #include <cmath>
 #include <cstdint>
-#include <filesystem>
-#include <fstream>
 #include <map>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include "simulate/validation_data.hpp"
 #include "stretto/base/error.hpp"
+#include "stretto/simulate/exchange_time.hpp"
 
 namespace stretto {
 namespace {
@@ -123,6 +122,21 @@ TEST(NcclModel, NothingToDoIsFreeAndUnknownCollectivesAreErrors) {
   EXPECT_THROW((void)predict_nccl(nccl_system("h100", 1), Collective::kAllToAll, Bytes(9)), Error);
 }
 
+TEST(NcclModel, AsACurveForPlanning) {
+  const NcclSystem system = nccl_system("h100", 1);
+  const std::vector<CurvePoint> points =
+      nccl_curve(system, Collective::kAllReduce, Bytes(100'000'000));
+  EXPECT_EQ(points.front().size, Bytes(1));
+  EXPECT_EQ(points.back().size, Bytes(100'000'000));
+  const ExchangeTime time(points);
+  for (const std::int64_t size : {10, 5'000, 777'777, 30'000'000}) {
+    EXPECT_NEAR(time(Bytes(size)) / predict_nccl(system, Collective::kAllReduce, Bytes(size)).time,
+                1.0,
+                0.02)
+        << size;
+  }
+}
+
 RC_GTEST_PROP(NcclModel, ChoicesAreSortedAndTheFirstIsThePrediction, ()) {
   const auto gpu = *rc::gen::element<std::string>("v100", "a100", "h100", "h200", "b200");
   const int nodes = *rc::gen::inRange(1, 20);
@@ -139,34 +153,6 @@ RC_GTEST_PROP(NcclModel, ChoicesAreSortedAndTheFirstIsThePrediction, ()) {
   RC_ASSERT(std::isfinite(choices.back().time.count()));
 }
 
-/// The rows of a file of validation data, as column name -> cell; empty if there is no such file.
-std::vector<std::map<std::string, std::string>> read_rows(const std::string& name) {
-  std::vector<std::map<std::string, std::string>> rows;
-  std::ifstream file(std::filesystem::path(STRETTO_VALIDATION_DIR) / name);
-  std::vector<std::string> header;
-  for (std::string line; std::getline(file, line);) {
-    if (line.empty() || line.front() == '#') {
-      continue;
-    }
-    std::vector<std::string> cells;
-    std::istringstream text(line);
-    for (std::string cell; std::getline(text, cell, ',');) {
-      cells.push_back(cell);
-    }
-    if (header.empty()) {
-      header = cells;
-      continue;
-    }
-    for (std::size_t i = 0; i < header.size() && i < cells.size(); ++i) {
-      if (i == 0) {
-        rows.emplace_back();
-      }
-      rows.back()[header[i]] = cells[i];
-    }
-  }
-  return rows;
-}
-
 struct Point {
   double bytes;
   double time_us;
@@ -174,7 +160,7 @@ struct Point {
 
 std::map<std::string, std::vector<Point>> measured_all_reduces() {
   std::map<std::string, std::vector<Point>> series;
-  for (auto& row : read_rows("nccl_allreduce.csv")) {
+  for (auto& row : testing::read_rows("nccl_allreduce.csv")) {
     series[row["series"]].push_back({std::stod(row["size_bytes"]), std::stod(row["time_us_oop"])});
   }
   return series;
@@ -232,7 +218,7 @@ TEST(NcclModel, AgainstPublishedMeasurements) {
 
 /// From how many GPUs on the switches pay, and what they reach: H200, 8 GiB.
 TEST(NcclModel, SwitchesAddFromFiveHopperGpusOn) {
-  const auto rows = read_rows("nvls_ranks_h200.csv");
+  const auto rows = testing::read_rows("nvls_ranks_h200.csv");
   if (rows.empty()) {
     GTEST_SKIP() << "no nvls_ranks_h200.csv in " STRETTO_VALIDATION_DIR;
   }
