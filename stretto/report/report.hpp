@@ -8,6 +8,7 @@
 
 #include "stretto/data/summary.hpp"
 #include "stretto/data/timeline.hpp"
+#include "stretto/simulate/validate.hpp"
 
 namespace stretto {
 
@@ -49,5 +50,9 @@ struct NamedSummary {
 [[nodiscard]] std::string bucket_table(const Summary& summary);
 /// All numbers of one Summary, each ratio with its formula.
 [[nodiscard]] std::string text_summary(const Summary& summary);
+
+/// One row per series: rows used to calibrate and to test, mean and worst error, target and whether
+/// it is met. Notes stand below, numbered.
+[[nodiscard]] std::string validation_text(const std::vector<ValidationRow>& rows);
 
 }  // namespace stretto

@@ -147,5 +147,32 @@ TEST(ComparisonTable, OneRowPerRun) {
             "serial  60.00 ms  6.000 ms  80.0 %  50.00 ms  20.0 %        n/a\n");
 }
 
+TEST(ValidationText, SaysWhatIsMetAndWhatIsMissing) {
+  ValidationRow met;
+  met.series = "curve";
+  met.rows = 9;
+  met.calibration_rows = 5;
+  met.test_rows = 4;
+  met.mean_error = 0.0312;
+  met.worst_error = 0.5;
+  met.target = 0.05;
+  ValidationRow missed = met;
+  missed.series = "model";
+  missed.mean_error = 0.051;
+  missed.note = "how";
+  ValidationRow absent;
+  absent.series = "absent";
+  absent.target = 0.05;
+  absent.note = "not in the directory";
+  EXPECT_EQ(validation_text({met, missed, absent}),
+            "series  rows  calibrated on  tested on  mean error    worst  target          note\n"
+            "curve      9              5          4      3.12 %  50.00 %  5.00 %     met\n"
+            "model      9              5          4      5.10 %  50.00 %  5.00 %  missed   [1]\n"
+            "absent     0                         0         n/a      n/a                   [2]\n"
+            "\n"
+            "[1] how\n"
+            "[2] not in the directory\n");
+}
+
 }  // namespace
 }  // namespace stretto
