@@ -13,6 +13,8 @@
 
 #include "commands.hpp"
 #include "flags.hpp"
+#include "job.hpp"
+#include "layouts.hpp"
 #include "output.hpp"
 #include "plan_input.hpp"
 #include "stretto/analyze/explain.hpp"
@@ -32,6 +34,7 @@ using Rows = std::vector<std::vector<std::string>>;
 
 struct PlanFlags {
   PlanInput input;
+  LayoutFlags layouts;
   std::string emit;
   std::vector<int> ranks;
   std::vector<std::string> check;
@@ -344,7 +347,45 @@ std::string text_of(const PlanFlags& flags,
          fmt::format("next: {}\n", next_of(flags, loaded));
 }
 
+std::string layouts_of(const PlanFlags& flags, const Context& context) {
+  if (flags.input.machine.empty()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {"layouts need a machine",
+                 "--machine",
+                 "",
+                 "a preset, a file, or RANKS@BANDWIDTH,LATENCY",
+                 "Example: stretto plan llama2_7b --layouts --machine dgx-a100x4"});
+  }
+  if (flags.layouts.shape.empty()) {
+    flags.input.require_profile();
+  }
+  const Machine machine = load_machine("--machine", flags.input.machine);
+  const std::string model =
+      flags.input.trace.paths.empty() ? flags.layouts.shape : flags.input.trace.paths.front();
+  if (!flags.json) {
+    return flags.layouts.text(model, machine);
+  }
+  return ordered_json{{"schema", "stretto.plan_result/1"},
+                      {"version", kVersion},
+                      {"arguments", context.arguments},
+                      {"model", model},
+                      {"ranks", machine.ranks()},
+                      {"device", flags.layouts.device},
+                      {"layouts", flags.layouts.json(model, machine)}}
+             .dump(2) +
+         "\n";
+}
+
 int run_plan(const PlanFlags& flags, const Context& context) {
+  if (flags.layouts.wanted) {
+    const std::string layouts = layouts_of(flags, context);
+    if (flags.output.empty()) {
+      write_stdout(layouts);
+    } else {
+      write_file(flags.output, layouts);
+    }
+    return 0;
+  }
   const PlanInput::Loaded loaded = flags.input.load(flags.json);
   const PlanResult result = plan(loaded.profile, loaded.costs, loaded.options);
   if (!flags.save_plan.empty()) {
@@ -384,9 +425,11 @@ Action add_plan(CLI::App& app) {
       "  stretto plan gpt2_124m --machine dgx-h100x4 --sweep\n"
       "  stretto plan trace_rank0.json.gz --emit ddp\n"
       "  stretto plan bert_large --machine 10gbex8 --ranks 8,32,128 --json\n"
-      "  stretto plan before/ --check after/");
+      "  stretto plan before/ --check after/\n"
+      "  stretto plan llama2_7b --layouts --machine dgx-a100x4 --global-batch 256");
   const auto flags = std::make_shared<PlanFlags>();
   flags->input.add_to(app);
+  flags->layouts.add_to(app);
   app.add_flag("--sweep", flags->sweep, "Step over bucket size, with the rules of thumb marked");
   app.add_option("--ranks", flags->ranks, "Scaling: the best step for each number, per algorithm")
       ->delimiter(',')

@@ -98,8 +98,7 @@ Machine with_ranks(const Machine& machine, int ranks) {
 void PlanInput::add_to(CLI::App& app) {
   app.add_option("PROFILE",
                  trace.paths,
-                 "A model's name, a profile or model table as JSON, or traces of a run")
-      ->required();
+                 "A model's name, a profile or model table as JSON, or traces of a run");
   app.add_option(
          "--machine", machine, "Preset, file, or 4@5Gbit/s,50us; only a trace can do without")
       ->type_name("M");
@@ -152,6 +151,16 @@ void PlanInput::add_to(CLI::App& app) {
       ->type_name("R=X");
 }
 
+void PlanInput::require_profile() const {
+  if (trace.paths.empty()) {
+    refuse("nothing to work on",
+           "PROFILE",
+           "",
+           "a model's name, a profile, or traces",
+           "Models: " + model_list());
+  }
+}
+
 ExchangeCosts PlanInput::costs_on(const Machine& on,
                                   Algorithm chosen,
                                   const StepProfile& profile) const {
@@ -166,6 +175,7 @@ ExchangeCosts PlanInput::costs_on(const Machine& on,
 }
 
 PlanInput::Loaded PlanInput::load(bool quiet) const {
+  require_profile();
   Loaded loaded;
   loaded.options = simulate;
   loaded.options.schedule = from_flag("--schedule", [&] { return schedule_from_string(schedule); });

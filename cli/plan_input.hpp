@@ -33,6 +33,8 @@ struct PlanInput {
   SimulateOptions simulate;
 
   void add_to(CLI::App& app);
+  /// @throws Error kInvalidArgument when nothing was named.
+  void require_profile() const;
 
   /// All of it, read and checked.
   struct Loaded {
@@ -40,7 +42,7 @@ struct PlanInput {
     std::optional<Machine> machine;  ///< Absent: costs are fitted to the trace.
     ExchangeCosts costs;
     SimulateOptions options;
-    std::string costs_basis;  ///< For people: where the costs come from.
+    std::string costs_basis;          ///< For people: where the costs come from.
     std::optional<Summary> measured;  ///< Of the trace, if it was one.
   };
   [[nodiscard]] Loaded load(bool quiet) const;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -18,7 +19,9 @@
 #include "stretto/analyze/analyze.hpp"
 #include "stretto/plan/fixed_plans.hpp"
 #include "stretto/plan/planner.hpp"
+#include "stretto/plan/validate_buckets.hpp"
 #include "stretto/report/report.hpp"
+#include "stretto/simulate/validate.hpp"
 #include "version.hpp"
 
 namespace stretto::cli {
@@ -30,12 +33,44 @@ struct SimulateFlags {
   PlanInput input;
   std::string buckets;
   std::string plan;
+  std::string validate;
   ArtifactOptions artifacts;
   std::string output;
   bool json = false;
 };
 
+std::string validation_of(const SimulateFlags& flags, const Context& context) {
+  std::vector<ValidationRow> rows = validate(flags.validate);
+  for (ValidationRow& row : validate_buckets(flags.validate)) {
+    rows.push_back(std::move(row));
+  }
+  if (!flags.json) {
+    return validation_text(rows);
+  }
+  ordered_json series = ordered_json::array();
+  for (const ValidationRow& row : rows) {
+    series.push_back(ordered_json{{"series", row.series},
+                                  {"rows", row.rows},
+                                  {"calibration_rows", row.calibration_rows},
+                                  {"test_rows", row.test_rows},
+                                  {"mean_error_ratio", row.mean_error},
+                                  {"worst_error_ratio", row.worst_error},
+                                  {"target_ratio", row.target},
+                                  {"note", row.note}});
+  }
+  return ordered_json{{"schema", "stretto.validation/1"},
+                      {"version", kVersion},
+                      {"arguments", context.arguments},
+                      {"series", std::move(series)}}
+             .dump(2) +
+         "\n";
+}
+
 int run_simulate(const SimulateFlags& flags, const Context& context) {
+  if (!flags.validate.empty()) {
+    write_stdout(validation_of(flags, context));
+    return 0;
+  }
   const PlanInput::Loaded loaded = flags.input.load(flags.json);
   ScheduleOptions schedule;
   schedule.schedule = flags.input.schedule;
@@ -117,6 +152,10 @@ Action add_simulate(CLI::App& app) {
   app.add_option("--plan", flags->plan, "Buckets from this file")
       ->excludes(by_rule)
       ->type_name("FILE");
+  app.add_option("--validate",
+                 flags->validate,
+                 "Hold the simulator against published measurements in this directory instead")
+      ->type_name("DIR");
   flags->artifacts.add_to(app);
   app.add_option("-o,--output", flags->output, "Write the result there instead of to stdout")
       ->type_name("FILE");

@@ -17,7 +17,7 @@ constexpr double kKnee = 0.05;
 
 using Constants = std::array<double, 3>;  // in logarithms
 
-Device with(Device device, const Constants& constants) {
+DeviceModel with(DeviceModel device, const Constants& constants) {
   device.gemm_efficiency = std::exp(constants[0]);
   device.memory_efficiency = std::exp(constants[1]);
   device.launch = Seconds(std::exp(constants[2]));
@@ -29,7 +29,9 @@ bool possible(const Constants& constants) {
   return constants[0] <= 0.0 && constants[1] <= 0.0;
 }
 
-double loss(const Device& device, const Machine& machine, std::span<const MeasuredStep> steps) {
+double loss(const DeviceModel& device,
+            const Machine& machine,
+            std::span<const MeasuredStep> steps) {
   double sum = 0.0;
   for (const MeasuredStep& step : steps) {
     const Seconds time = simulate_training(step.shape, step.layout, device, machine).step;
@@ -41,7 +43,9 @@ double loss(const Device& device, const Machine& machine, std::span<const Measur
 
 }  // namespace
 
-Device calibrate(Device device, const Machine& machine, std::span<const MeasuredStep> steps) {
+DeviceModel calibrate(DeviceModel device,
+                      const Machine& machine,
+                      std::span<const MeasuredStep> steps) {
   if (steps.empty()) {
     throw Error(ErrorCode::kInvalidArgument,
                 {.message = "nothing to calibrate on",
@@ -70,7 +74,7 @@ Device calibrate(Device device, const Machine& machine, std::span<const Measured
       }
     }
   }
-  Device calibrated = with(std::move(device), best);
+  DeviceModel calibrated = with(std::move(device), best);
   calibrated.basis = Basis::kMeasured;
   return calibrated;
 }

@@ -28,13 +28,13 @@ constexpr std::string_view kAssumedConstants = "; efficiencies and launch time a
 
 constexpr std::array<std::string_view, 3> kNames = {"a100-80g", "v100-32g", "h100-80g"};
 
-Device make(std::string_view name,
-            double peak,
-            double bandwidth,
-            std::int64_t memory_gb,
-            int multiprocessors,
-            std::string source) {
-  Device device;
+DeviceModel make(std::string_view name,
+                 double peak,
+                 double bandwidth,
+                 std::int64_t memory_gb,
+                 int multiprocessors,
+                 std::string source) {
+  DeviceModel device;
   device.name = name;
   device.peak_flops_per_s = peak;
   device.memory_bandwidth = BytesPerSecond(bandwidth);
@@ -53,14 +53,15 @@ std::span<const std::string_view> device_preset_names() noexcept {
   return kNames;
 }
 
-Device device_preset(std::string_view name) {
+DeviceModel device_preset(std::string_view name) {
   if (name == kNames[0]) {
-    Device device = make(name,
-                         312e12,
-                         2.039e12,
-                         80,
-                         108,
-                         "NVIDIA A100 80GB SXM data sheet; calibrated on vTrain's single-node set");
+    DeviceModel device =
+        make(name,
+             312e12,
+             2.039e12,
+             80,
+             108,
+             "NVIDIA A100 80GB SXM data sheet; calibrated on vTrain's single-node set");
     device.basis = Basis::kMeasured;
     return device;
   }
@@ -85,10 +86,10 @@ Device device_preset(std::string_view name) {
                .where = {},
                .found = std::string(name),
                .expected = "a100-80g, v100-32g or h100-80g",
-               .help = "Fill a Device with the figures of yours"});
+               .help = "Fill a DeviceModel with the figures of yours"});
 }
 
-Seconds gemm_time(const Device& device, const Gemm& gemm) noexcept {
+Seconds gemm_time(const DeviceModel& device, const Gemm& gemm) noexcept {
   constexpr double kTile = 128.0;
   const double slots = device.tiles_at_once;
   const double tiles = std::ceil(gemm.m / kTile) * std::ceil(gemm.n / kTile) * gemm.batch;
@@ -99,7 +100,7 @@ Seconds gemm_time(const Device& device, const Gemm& gemm) noexcept {
   return std::max(compute, elementwise_time(device, bytes));
 }
 
-Seconds elementwise_time(const Device& device, double bytes, int kernels) noexcept {
+Seconds elementwise_time(const DeviceModel& device, double bytes, int kernels) noexcept {
   const Seconds one(bytes / (device.memory_bandwidth.value() * device.memory_efficiency));
   return kernels * std::max(one, device.launch);
 }

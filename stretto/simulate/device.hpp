@@ -13,7 +13,7 @@ namespace stretto {
 /// What an accelerator computes with. Peaks are the makers' published figures; the three constants
 /// below them are of the whole stack (device, libraries, framework) and come from `calibrate()` in
 /// validate.hpp; docs/layouts.md says on what.
-struct Device {
+struct DeviceModel {
   std::string name;
   double peak_flops_per_s = 0.0;      ///< Dense, 16 bit in, on the tensor cores.
   BytesPerSecond memory_bandwidth{};  ///< Of the device's own memory.
@@ -33,7 +33,7 @@ struct Device {
 
 /// `a100-80g`, `v100-32g`, `h100-80g`. Only A100 is calibrated; the others assume its efficiencies.
 /// @throws Error kInvalidArgument listing the known names.
-[[nodiscard]] Device device_preset(std::string_view name);
+[[nodiscard]] DeviceModel device_preset(std::string_view name);
 [[nodiscard]] std::span<const std::string_view> device_preset_names() noexcept;
 
 /// `batch` products of m x k by k x n matrices of 2 byte elements. Sizes may be fractions, where a
@@ -46,10 +46,10 @@ struct Gemm {
 };
 /// The largest of three: 2mnk*batch / (peak * efficiency * share of the tile rounds that is full);
 /// the bytes of the three matrices at the effective memory bandwidth; one launch.
-[[nodiscard]] Seconds gemm_time(const Device& device, const Gemm& gemm) noexcept;
+[[nodiscard]] Seconds gemm_time(const DeviceModel& device, const Gemm& gemm) noexcept;
 
 /// `kernels` kernels that read and write `bytes` each, or take one launch each if that is more.
-[[nodiscard]] Seconds elementwise_time(const Device& device,
+[[nodiscard]] Seconds elementwise_time(const DeviceModel& device,
                                        double bytes,
                                        int kernels = 1) noexcept;
 

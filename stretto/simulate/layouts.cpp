@@ -95,7 +95,7 @@ bool redundant(const Layout& layout) {
 
 std::optional<RankedLayout> evaluate(const TransformerShape& shape,
                                      const Layout& layout,
-                                     const Device& device,
+                                     const DeviceModel& device,
                                      const Machine& machine,
                                      double most_bytes) {
   try {
@@ -132,7 +132,7 @@ void check_options(const TransformerShape& shape, const LayoutOptions& options) 
 }  // namespace
 
 std::vector<RankedLayout> rank_layouts(const TransformerShape& shape,
-                                       const Device& device,
+                                       const DeviceModel& device,
                                        const Machine& machine,
                                        const LayoutOptions& options) {
   check_options(shape, options);

@@ -40,7 +40,7 @@ struct RankedLayout {
 /// memory. Empty if nothing fits.
 /// @throws Error kInvalidArgument: a shape or option that no layout could fit (sizes below 1).
 [[nodiscard]] std::vector<RankedLayout> rank_layouts(const TransformerShape& shape,
-                                                     const Device& device,
+                                                     const DeviceModel& device,
                                                      const Machine& machine,
                                                      const LayoutOptions& options);
 

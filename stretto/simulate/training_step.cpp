@@ -148,7 +148,7 @@ Seconds pipeline_send(const TransformerShape& shape, const Layout& layout, const
 
 PipelineWork pipeline_work(const TransformerShape& shape,
                            const Layout& layout,
-                           const Device& device,
+                           const DeviceModel& device,
                            const Machine& machine,
                            const TrainingStep& step,
                            const GradientGroups& groups) {
@@ -203,7 +203,7 @@ Seconds reduced_at(const PipelineOp& last, Seconds exchange_time, bool overlap, 
 
 TrainingStep simulate_training(const TransformerShape& shape,
                                const Layout& layout,
-                               const Device& device,
+                               const DeviceModel& device,
                                const Machine& machine) {
   check_layout(shape, layout);
   TrainingStep step;

@@ -41,7 +41,7 @@ struct TrainingStep {
 /// @throws Error kInvalidArgument: check_layout(), or groups that group_view() cannot cut out.
 [[nodiscard]] TrainingStep simulate_training(const TransformerShape& shape,
                                              const Layout& layout,
-                                             const Device& device,
+                                             const DeviceModel& device,
                                              const Machine& machine);
 
 /// The same, of the first rank of each stage, as a Timeline of one step: passes as compute and,

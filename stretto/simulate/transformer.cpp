@@ -77,7 +77,7 @@ struct AttentionCore {
 /// again, as one backward. They reach the rate of a large product: an optimistic assumption.
 AttentionCore fused_core(const TransformerShape& shape,
                          const Layout& layout,
-                         const Device& device) {
+                         const DeviceModel& device) {
   const double s = shape.sequence;
   const double per_product = 0.5 * 2.0 * layout.micro_batch * s * s * shape.hidden / layout.tensor;
   const auto time = [&](double products) {
@@ -91,7 +91,7 @@ AttentionCore fused_core(const TransformerShape& shape,
 
 AttentionCore attention_core(const TransformerShape& shape,
                              const Layout& layout,
-                             const Device& device) {
+                             const DeviceModel& device) {
   if (layout.fused_attention) {
     return fused_core(shape, layout, device);
   }
@@ -109,7 +109,9 @@ AttentionCore attention_core(const TransformerShape& shape,
 }
 
 /// Norms, activation, residual additions, reordering of heads.
-PassTime elementwise(const TransformerShape& shape, const Layout& layout, const Device& device) {
+PassTime elementwise(const TransformerShape& shape,
+                     const Layout& layout,
+                     const DeviceModel& device) {
   const double h = hidden_bytes(shape, layout);
   const double whole = layout.sequence_parallel ? h / layout.tensor : h;
   const double shared = h / layout.tensor;
@@ -134,7 +136,7 @@ PassTime& operator+=(PassTime& sum, const PassTime& other) {
 }
 
 /// A product and, backward, the two with its transposes.
-PassTime gemm_pass(const Device& device, const Gemm& gemm) {
+PassTime gemm_pass(const DeviceModel& device, const Gemm& gemm) {
   return {gemm_time(device, gemm),
           gemm_time(device, {gemm.m, gemm.k, gemm.n, gemm.batch}) +
               gemm_time(device, {gemm.n, gemm.k, gemm.m, gemm.batch})};
@@ -260,7 +262,7 @@ double routing_imbalance(std::span<const double> matrix) {
 
 TransformerLayerTime layer_time(const TransformerShape& shape,
                                 const Layout& layout,
-                                const Device& device) {
+                                const DeviceModel& device) {
   const double rows = tokens(shape, layout);
   const double hidden = shape.hidden;
   const double tensor = layout.tensor;
@@ -277,7 +279,9 @@ TransformerLayerTime layer_time(const TransformerShape& shape,
   return time;
 }
 
-PassTime embedding_time(const TransformerShape& shape, const Layout& layout, const Device& device) {
+PassTime embedding_time(const TransformerShape& shape,
+                        const Layout& layout,
+                        const DeviceModel& device) {
   const double bytes = kEmbeddingPasses * hidden_bytes(shape, layout);
   const Seconds time =
       Seconds(bytes / (device.memory_bandwidth.value() * device.memory_efficiency)) +
@@ -285,7 +289,7 @@ PassTime embedding_time(const TransformerShape& shape, const Layout& layout, con
   return {time / 3.0, 2.0 * time / 3.0};
 }
 
-PassTime head_time(const TransformerShape& shape, const Layout& layout, const Device& device) {
+PassTime head_time(const TransformerShape& shape, const Layout& layout, const DeviceModel& device) {
   const double columns = static_cast<double>(shape.vocab) / layout.tensor;
   const double rows = tokens(shape, layout);
   const Seconds loss(rows * columns * kLossBytesPerLogit /

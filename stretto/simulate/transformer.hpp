@@ -95,7 +95,7 @@ void check_layout(const TransformerShape& shape, const Layout& layout);
 /// @throws Error kInvalidArgument: not square, a negative entry, or nothing sent.
 [[nodiscard]] double routing_imbalance(std::span<const double> matrix);
 
-/// Device time of one micro-batch on one rank, no communication.
+/// DeviceModel time of one micro-batch on one rank, no communication.
 struct PassTime {
   Seconds forward{};
   Seconds backward{};  ///< Without what is recomputed.
@@ -110,15 +110,15 @@ struct TransformerLayerTime {
 /// the bytes they read and write; docs/layouts.md lists them. Kernels run one after the other.
 [[nodiscard]] TransformerLayerTime layer_time(const TransformerShape& shape,
                                               const Layout& layout,
-                                              const Device& device);
+                                              const DeviceModel& device);
 /// Embedding, on the first stage.
 [[nodiscard]] PassTime embedding_time(const TransformerShape& shape,
                                       const Layout& layout,
-                                      const Device& device);
+                                      const DeviceModel& device);
 /// Output projection and loss in fp32, on the last stage.
 [[nodiscard]] PassTime head_time(const TransformerShape& shape,
                                  const Layout& layout,
-                                 const Device& device);
+                                 const DeviceModel& device);
 
 /// Of the whole model: per layer h^2 (2 + 2 kv/heads) + matrices of the feed-forward block (2 or 3,
 /// times the experts) + 13 h of biases and norms, and embeddings of words and positions.

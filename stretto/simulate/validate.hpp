@@ -72,9 +72,9 @@ struct MeasuredStep {
 /// sqrt(1 + (log(predicted / measured) / 0.05)^2), which outliers pull on less; no efficiency above
 /// 1. Deterministic.
 /// @throws Error kInvalidArgument: no steps.
-[[nodiscard]] Device calibrate(Device device,
-                               const Machine& machine,
-                               std::span<const MeasuredStep> steps);
+[[nodiscard]] DeviceModel calibrate(DeviceModel device,
+                                    const Machine& machine,
+                                    std::span<const MeasuredStep> steps);
 
 /// Of `steps`, what calibrate() is given: those of the architectures (hidden 1024, 24 layers) and
 /// (hidden 2048, 12 layers). The other architectures are for testing.

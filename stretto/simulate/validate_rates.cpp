@@ -37,7 +37,7 @@ double model_flops(const MeasuredRate& rate) {
 
 ValidationRow compare(std::string_view file,
                       const std::vector<MeasuredRate>& rates,
-                      const Device& device,
+                      const DeviceModel& device,
                       std::string_view preset,
                       std::string note) {
   ValidationRow row;

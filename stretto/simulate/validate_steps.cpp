@@ -100,7 +100,7 @@ int most_nodes(std::span<const MeasuredStep> steps) {
 }
 
 std::vector<double> predict(std::span<const MeasuredStep> steps,
-                            const Device& device,
+                            const DeviceModel& device,
                             const Machine& machine) {
   std::vector<double> predicted;
   for (const MeasuredStep& step : steps) {
@@ -217,7 +217,7 @@ bool there(const std::string& directory, std::string_view file, ValidationRow& r
   return false;
 }
 
-ValidationRow validate_single_node(const std::string& directory, const Device& device) {
+ValidationRow validate_single_node(const std::string& directory, const DeviceModel& device) {
   ValidationRow row;
   if (!there(directory, kSingleNode, row)) {
     return row;
@@ -240,7 +240,7 @@ ValidationRow validate_whole(const std::string& directory,
                              std::vector<MeasuredStep> (*read)(const std::string&),
                              BytesPerSecond network,
                              double target,
-                             const Device& device) {
+                             const DeviceModel& device) {
   ValidationRow row;
   if (!there(directory, file, row)) {
     return row;
@@ -312,7 +312,7 @@ std::vector<MeasuredStep> calibration_part(std::span<const MeasuredStep> steps) 
 }
 
 std::vector<ValidationRow> validate_steps(const std::string& directory) {
-  const Device device = device_preset("a100-80g");
+  const DeviceModel device = device_preset("a100-80g");
   return {validate_single_node(directory, device),
           validate_whole(directory, kMultiNode, multi_node_steps, kVtrainNetwork, 0.12, device),
           validate_whole(directory, kTable5, table5_steps, kSeleneNetwork, 0.0365, device)};

@@ -74,7 +74,7 @@ TEST(RankLayouts, ExpertsAreLaidOut) {
 }
 
 TEST(RankLayouts, OptionsThatNothingCouldFitAreErrors) {
-  const Device device = device_preset("a100-80g");
+  const DeviceModel device = device_preset("a100-80g");
   EXPECT_THROW((void)rank_layouts(model(0, 1024, 16), device, nodes(1), options_for(8)), Error);
   EXPECT_THROW((void)rank_layouts(model(8, 1024, 16), device, nodes(1), options_for(0)), Error);
   LayoutOptions options = options_for(8);
@@ -86,7 +86,7 @@ RC_GTEST_PROP(RankLayouts, SortedDistinctFittingAndReproducible, ()) {
   const TransformerShape shape =
       model(*rc::gen::element(4, 6, 12), *rc::gen::element(1024, 2048), 16);
   const Machine machine = nodes(*rc::gen::inRange(1, 3));
-  const Device device = device_preset(*rc::gen::elementOf(device_preset_names()));
+  const DeviceModel device = device_preset(*rc::gen::elementOf(device_preset_names()));
   LayoutOptions options = options_for(*rc::gen::element(16, 24, 64));
   options.virtual_stages = {1, 2};
   const auto ranked = rank_layouts(shape, device, machine, options);

@@ -169,7 +169,7 @@ Layout sixteen_ranks() {
 }
 
 TEST(TrainingStep, PartsAddUp) {
-  const Device device = device_preset("a100-80g");
+  const DeviceModel device = device_preset("a100-80g");
   const Layout layout = sixteen_ranks();
   const TrainingStep step = simulate_training(small_model(), layout, device, two_nodes());
   EXPECT_GT(step.tensor_exchanges.forward, Seconds(0));
@@ -181,7 +181,7 @@ TEST(TrainingStep, PartsAddUp) {
 }
 
 TEST(TrainingStep, OverlapHidesGradientsButNotTheLastLayers) {
-  const Device device = device_preset("a100-80g");
+  const DeviceModel device = device_preset("a100-80g");
   Layout layout = sixteen_ranks();
   const TrainingStep serial = simulate_training(small_model(), layout, device, two_nodes());
   layout.overlap_gradients = true;
@@ -191,7 +191,7 @@ TEST(TrainingStep, OverlapHidesGradientsButNotTheLastLayers) {
 }
 
 TEST(TrainingStep, RecomputationCostsWhatItRepeats) {
-  const Device device = device_preset("a100-80g");
+  const DeviceModel device = device_preset("a100-80g");
   Layout layout = sixteen_ranks();
   const auto end = [&](Recompute recompute) {
     layout.recompute = recompute;
@@ -207,7 +207,7 @@ TEST(TrainingStep, RecomputationCostsWhatItRepeats) {
 }
 
 TEST(TrainingStep, TensorParallelRanksBelongInTheNode) {
-  const Device device = device_preset("a100-80g");
+  const DeviceModel device = device_preset("a100-80g");
   Layout layout = sixteen_ranks();
   const Seconds inside = simulate_training(small_model(), layout, device, two_nodes()).step;
   layout.order = {Dimension::kPipeline, Dimension::kData, Dimension::kTensor};
@@ -216,7 +216,7 @@ TEST(TrainingStep, TensorParallelRanksBelongInTheNode) {
 }
 
 TEST(TrainingStep, ExpertsExchangeAndImbalanceCosts) {
-  const Device device = device_preset("a100-80g");
+  const DeviceModel device = device_preset("a100-80g");
   TransformerShape shape = small_model();
   shape.experts = 8;
   shape.experts_per_token = 2;
@@ -233,7 +233,7 @@ TEST(TrainingStep, ExpertsExchangeAndImbalanceCosts) {
 }
 
 TEST(TrainingStep, ZeroSharesTheOptimizersWork) {
-  const Device device = device_preset("a100-80g");
+  const DeviceModel device = device_preset("a100-80g");
   Layout layout = sixteen_ranks();
   const TrainingStep none = simulate_training(small_model(), layout, device, two_nodes());
   layout.zero_stage = 1;
@@ -254,7 +254,7 @@ TEST(TrainingStep, LayoutsThatTheMachineCannotHoldAreErrors) {
 }
 
 TEST(TrainingTimeline, ShowsEveryStageAndFillsTheStep) {
-  const Device device = device_preset("a100-80g");
+  const DeviceModel device = device_preset("a100-80g");
   const TransformerShape shape = small_model();
   const Layout layout = sixteen_ranks();
   const TrainingStep step = simulate_training(shape, layout, device, two_nodes());

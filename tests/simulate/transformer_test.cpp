@@ -25,16 +25,16 @@ TransformerShape gpt3() {
 }
 
 /// A device without launch times, on which rates can be reckoned by hand.
-Device simple_device() {
-  Device device;
+DeviceModel simple_device() {
+  DeviceModel device;
   device.peak_flops_per_s = 100e12;
   device.memory_bandwidth = BytesPerSecond(1e12);
   device.tiles_at_once = 100;
   return device;
 }
 
-TEST(Device, GemmTakesWholeRoundsOfTiles) {
-  const Device device = simple_device();
+TEST(DeviceModel, GemmTakesWholeRoundsOfTiles) {
+  const DeviceModel device = simple_device();
   // 10 x 10 tiles: one full round.
   const double flops = 2.0 * 1280 * 1280 * 8192;
   EXPECT_NEAR(gemm_time(device, {1280, 1280, 8192}).count(), flops / 100e12, 1e-9);
@@ -43,8 +43,8 @@ TEST(Device, GemmTakesWholeRoundsOfTiles) {
   EXPECT_NEAR(two.count(), 2.0 * 1280 * 1281 * 8192 / 100e12 * 200 / 110, 1e-9);
 }
 
-TEST(Device, GemmIsNeverQuickerThanItsBytesOrItsLaunch) {
-  Device device = simple_device();
+TEST(DeviceModel, GemmIsNeverQuickerThanItsBytesOrItsLaunch) {
+  DeviceModel device = simple_device();
   // Scores of one head: 64 deep, so bytes count. 2 x 64 x 2048 in and 2048^2 out.
   const double bytes = 2.0 * (2 * 64 * 2048 + 2048.0 * 2048);
   device.peak_flops_per_s = 1e16;
@@ -55,7 +55,7 @@ TEST(Device, GemmIsNeverQuickerThanItsBytesOrItsLaunch) {
   EXPECT_EQ(elementwise_time(device, 2e12, 3), Seconds(6.0));
 }
 
-TEST(Device, UnknownPresetIsAnErrorWithTheKnownOnes) {
+TEST(DeviceModel, UnknownPresetIsAnErrorWithTheKnownOnes) {
   for (const auto name : device_preset_names()) {
     EXPECT_EQ(device_preset(name).name, name);
   }
@@ -174,7 +174,7 @@ TEST(Memory, ZeroSharesMoreWithEachStage) {
 
 TEST(LayerTime, LargeProductsTakeTheirFlops) {
   // 24 s h^2 of products forward (no attention), 12 288 wide: within a few percent of all time.
-  Device device = simple_device();
+  DeviceModel device = simple_device();
   device.memory_bandwidth = BytesPerSecond(1e15);
   Layout layout;
   layout.micro_batch = 4;
@@ -188,7 +188,7 @@ TEST(LayerTime, LargeProductsTakeTheirFlops) {
 }
 
 TEST(LayerTime, SequenceParallelismSharesNormsAndDropouts) {
-  const Device device = device_preset("a100-80g");
+  const DeviceModel device = device_preset("a100-80g");
   Layout layout;
   layout.tensor = 8;
   const Seconds whole = layer_time(gpt3(), layout, device).layer.forward;
@@ -197,7 +197,7 @@ TEST(LayerTime, SequenceParallelismSharesNormsAndDropouts) {
 }
 
 TEST(LayerTime, FusedAttentionWritesNoScores) {
-  const Device device = device_preset("a100-80g");
+  const DeviceModel device = device_preset("a100-80g");
   TransformerShape shape = gpt3();
   shape.sequence = 8192;
   Layout layout;
@@ -217,7 +217,7 @@ TEST(LayerTime, FusedAttentionWritesNoScores) {
 }
 
 TEST(LayerTime, TheBusiestExpertRankCounts) {
-  const Device device = device_preset("a100-80g");
+  const DeviceModel device = device_preset("a100-80g");
   TransformerShape shape = gpt3();
   shape.experts = 8;
   shape.experts_per_token = 2;
@@ -288,7 +288,7 @@ TEST(CheckLayout, SaysWhatDoesNotDivide) {
 }
 
 RC_GTEST_PROP(LayerTime, MoreSamplesNeverTakeLessAndMoreRanksNeverMore, ()) {
-  const Device device = device_preset("a100-80g");
+  const DeviceModel device = device_preset("a100-80g");
   TransformerShape shape = gpt3();
   shape.hidden = 64 * 2 * *rc::gen::inRange(1, 64);
   shape.heads = 64;

@@ -81,7 +81,7 @@ RC_GTEST_PROP(InterpolateAffine, IsExactOnOneLineAndAtEveryPoint, ()) {
 }
 
 TEST(Calibrate, FindsTheConstantsThatMadeTheTimes) {
-  Device truth = device_preset("a100-80g");
+  DeviceModel truth = device_preset("a100-80g");
   truth.gemm_efficiency = 0.7;
   truth.memory_efficiency = 0.9;
   truth.launch = Seconds(30e-6);
@@ -102,7 +102,7 @@ TEST(Calibrate, FindsTheConstantsThatMadeTheTimes) {
       steps.push_back(step);
     }
   }
-  const Device found = calibrate(device_preset("a100-80g"), machine, steps);
+  const DeviceModel found = calibrate(device_preset("a100-80g"), machine, steps);
   EXPECT_NEAR(found.gemm_efficiency, 0.7, 0.007);
   EXPECT_NEAR(found.memory_efficiency, 0.9, 0.009);
   EXPECT_NEAR(found.launch.count(), 30e-6, 0.3e-6);
@@ -121,8 +121,8 @@ TEST(Calibrate, PresetIsAsCalibrated) {
     tenth.push_back(part[i]);
   }
   const Machine node = a100_nodes(kDirectory, 1, BytesPerSecond(100e9));
-  const Device preset = device_preset("a100-80g");
-  const Device found = calibrate(preset, node, tenth);
+  const DeviceModel preset = device_preset("a100-80g");
+  const DeviceModel found = calibrate(preset, node, tenth);
   EXPECT_NEAR(found.gemm_efficiency / preset.gemm_efficiency, 1.0, 0.05);
   EXPECT_NEAR(found.memory_efficiency / preset.memory_efficiency, 1.0, 0.05);
   EXPECT_NEAR(found.launch / preset.launch, 1.0, 0.05);
