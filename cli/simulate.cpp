@@ -2,6 +2,7 @@
 #include "stretto/simulate/simulate.hpp"
 
 #include <chrono>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
@@ -40,6 +41,14 @@ struct SimulateFlags {
 };
 
 std::string validation_of(const SimulateFlags& flags, const Context& context) {
+  if (!std::filesystem::is_directory(flags.validate)) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {"no such directory",
+                 "--validate",
+                 flags.validate,
+                 "a directory of published measurements as CSV",
+                 "docs/layouts.md says which"});
+  }
   std::vector<ValidationRow> rows = validate(flags.validate);
   for (ValidationRow& row : validate_buckets(flags.validate)) {
     rows.push_back(std::move(row));

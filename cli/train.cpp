@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "stretto/workload/train.hpp"
 
+#include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,6 +19,7 @@
 #include "result.hpp"
 #include "schedule.hpp"
 #include "stretto/analyze/analyze.hpp"
+#include "stretto/plan/fixed_plans.hpp"
 #include "stretto/report/report.hpp"
 #include "stretto/workload/mlp.hpp"
 
@@ -69,10 +72,40 @@ std::string report(const TrainFlags& flags,
          other_schedule(context.arguments, run);
 }
 
+/// Buckets planned for the step as a few serial steps measure it, on the emulated machine.
+Plan measure_and_plan(Communicator& communicator,
+                      const Dataset& dataset,
+                      const TrainFlags& flags,
+                      const Machine& machine) {
+  constexpr std::uint32_t kMeasuredSteps = 5;
+  TrainOptions options = flags.train;
+  const std::vector<TensorSpec> tensors = mlp_tensors(options.widths);
+  options.plan = single_bucket_plan(tensors);
+  options.session.schedule = Schedule::kSerial;
+  options.steps = kMeasuredSteps;
+  options.warmup = std::min(options.warmup, kMeasuredSteps);
+  options.on_progress = progress_line(communicator, "measuring the step", flags.job.json);
+  const TrainResult measured = train(communicator, dataset, options);
+  return plan_measured(communicator,
+                       measured.timeline,
+                       tensors,
+                       machine,
+                       algorithm_from_string(flags.schedule.algorithm),
+                       flags.schedule.streams);
+}
+
 int run_train(TrainFlags flags, const Context& context) {
   flags.train.widths = from_flag("--layers", [&] { return parse_widths(flags.layers); });
-  const ScheduleOptions::Resolved resolved =
-      flags.schedule.resolve(mlp_tensors(flags.train.widths));
+  const std::optional<Machine> machine = flags.job.machine();
+  const bool plans = flags.schedule.planned() && machine && machine->ranks() > 1;
+  ScheduleOptions rule = flags.schedule;
+  if (plans) {
+    rule.buckets.clear();
+  }
+  ScheduleOptions::Resolved resolved = rule.resolve(mlp_tensors(flags.train.widths));
+  if (plans) {
+    resolved.name = fmt::format("{}, planned buckets", flags.schedule.schedule);
+  }
   (void)flags.artifacts.one_rank_step();
   flags.train.plan = resolved.plan;
   flags.train.session = resolved.session;
@@ -80,6 +113,10 @@ int run_train(TrainFlags flags, const Context& context) {
   flags.train.warmup = flags.schedule.warmup;
   return run_job(flags.job, context.arguments, [&](Communicator& communicator) {
     const Dataset dataset = load_fashion_mnist(flags.data);
+    if (plans) {
+      resolved.plan = measure_and_plan(communicator, dataset, flags, *machine);
+      flags.train.plan = resolved.plan;
+    }
     flags.train.on_progress = progress_line(communicator, resolved.name, flags.job.json);
     const TrainResult result = train(communicator, dataset, flags.train);
     return communicator.rank() == 0 ? report(flags, context, resolved, communicator, result)

@@ -146,8 +146,8 @@ class Usage(CliTest):
 
     def test_what_this_build_has_not(self):
         self.assertEqual(self.error(stretto("train", "--backend", "mpi", "--json"), 5)["found"], "mpi")
-        planned = self.error(stretto("train", "--buckets", "planned", "--json"), 5)
-        self.assertIn("planner", planned["help"])
+        planned = self.error(stretto("train", "--buckets", "planned", "--json"), 2)
+        self.assertIn("stretto plan", planned["help"])
 
     def test_bad_files_are_exit_3(self):
         broken = self.directory / "broken.json"
@@ -331,6 +331,143 @@ class Analyze(CliTest):
         self.assertEqual(2, stretto("convert", self.one, "-o", "x.pdf").returncode)
 
 
+class Plan(CliTest):
+    MACHINE = "8@5Gbit/s,50us"
+    KEYS = (
+        "model ranks predicted_step_s optimum_s bound_s bound_gap_ratio optimum_gap_ratio buckets emit".split()
+    )
+
+    def plan(self, *arguments):
+        return self.result(stretto("plan", *arguments, "--json", cwd=self.directory))
+
+    def test_every_model_is_planned_and_no_rule_is_better(self):
+        for model in ("resnet50", "vgg16", "bert_large", "gpt2_124m"):
+            document = self.plan(model, "--machine", self.MACHINE, "--emit", "ddp")
+            for key in self.KEYS:
+                self.assertIn(key, document)
+            self.assertEqual(document["ranks"], 8)
+            self.assertTrue(document["optimum_is_exact"])
+            self.assertLessEqual(document["bound_s"], document["predicted_step_s"] * (1 + 1e-9))
+            self.assertGreaterEqual(document["optimum_gap_ratio"], 0)
+            for other in document["alternatives"]:
+                self.assertGreaterEqual(other["step_s"], document["predicted_step_s"] * (1 - 1e-9), other)
+            for bucket in document["buckets"]:
+                self.assertLessEqual(bucket["ready_s"], bucket["begin_s"])
+                self.assertLess(bucket["begin_s"], bucket["end_s"])
+
+    def test_simulate_agrees_with_plan_and_leaves_a_timeline(self):
+        path = self.directory / "timeline.json"
+        simulated = self.result(
+            stretto(
+                "simulate", "bert_large", "--machine", self.MACHINE, "--timeline", path, "--json", cwd=self.directory
+            )
+        )
+        planned = self.plan("bert_large", "--machine", self.MACHINE, "--emit", "ddp")
+        self.assertAlmostEqual(simulated["step_s"], planned["predicted_step_s"], places=9)
+        self.assertGreater(simulated["events"], 0)
+        self.assertGreaterEqual(simulated["elapsed_s"], 0)
+        self.assertEqual(json.loads(path.read_text())["source"], "simulate")
+
+    def test_a_saved_plan_is_simulated_and_replayed(self):
+        path = self.directory / "plan.json"
+        self.plan("resnet50", "--machine", "2@10Gbit/s,50us", "--save-plan", path)
+        done = stretto("simulate", "resnet50", "--machine", "2@10Gbit/s,50us", "--plan", path, "--json")
+        self.assertGreater(self.result(done)["step_s"], 0)
+        other = stretto("simulate", "vgg16", "--machine", self.MACHINE, "--plan", path, "--json")
+        self.assertIn("another model", self.error(other, 3)["message"])
+
+    def test_sweep_marks_the_rules_of_thumb(self):
+        done = stretto("plan", "gpt2_124m", "--machine", self.MACHINE, "--sweep")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for mark in ("5 MiB", "25 MiB, PyTorch", "one layer", "four layers", "best uniform size"):
+            self.assertIn(mark, done.stdout)
+        self.assertIn("*", done.stdout)
+        document = self.plan("gpt2_124m", "--machine", self.MACHINE, "--sweep", "--emit", "ddp")
+        best = min(point["step_s"] for point in document["sweep"])
+        self.assertGreaterEqual(best, document["optimum_s"] * (1 - 1e-9))
+
+    def test_scaling_has_a_row_per_number_and_algorithm(self):
+        document = self.plan("resnet50", "--machine", "dgx-a100", "--ranks", "8,16,32", "--emit", "ddp")
+        rows = document["scaling"]
+        self.assertEqual({row["ranks"] for row in rows}, {8, 16, 32})
+        self.assertIn("parameter_server", {row["algorithm"] for row in rows})
+        self.assertIn("hierarchical", {row["algorithm"] for row in rows if row["ranks"] == 16})
+        for row in rows:
+            self.assertLessEqual(row["scaling_efficiency"], 1 + 1e-9)
+
+    def test_emits_settings_of_each_framework(self):
+        for framework, word in (
+            ("ddp", "DistributedDataParallel("),
+            ("fsdp", "fully_shard("),
+            ("deepspeed", "reduce_bucket_size"),
+            ("megatron", "--ddp-bucket-size"),
+            ("horovod", "HOROVOD_FUSION_THRESHOLD="),
+        ):
+            done = stretto("plan", "gpt2_124m", "--machine", "dgx-a100x2", "--emit", framework)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(word, done.stdout)
+        json.loads(stretto("plan", "gpt2_124m", "--machine", "dgx-a100x2", "--emit", "deepspeed").stdout)
+
+    def test_what_ifs(self):
+        step = self.plan("vgg16", "--machine", self.MACHINE)["predicted_step_s"]
+        for flags in (("--bandwidth", 2), ("--compute-speed", 2), ("--latency", 0.5)):
+            self.assertLessEqual(self.plan("vgg16", "--machine", self.MACHINE, *flags)["predicted_step_s"], step)
+        done = stretto("plan", "vgg16", "--machine", self.MACHINE, "--exposed-below", 5)
+        self.assertIn("accumulation: ", done.stdout)
+        self.assertIn("batch: ", done.stdout)
+
+    def test_a_trace_needs_no_machine_and_certifies(self):
+        traces = pathlib.Path(__file__).parents[2] / "examples" / "traces"
+        analyzed = self.result(stretto("analyze", traces, "--json"))
+        certificate = analyzed["certificate"]
+        self.assertAlmostEqual(certificate["exposed_now_s"], analyzed["summary"]["exposed_s"])
+        self.assertLessEqual(certificate["exposed_bound_s"], certificate["exposed_best_s"] + 1e-12)
+        self.assertLessEqual(certificate["exposed_best_s"], certificate["exposed_model_s"] + 1e-12)
+        self.assertIn("DistributedDataParallel(", certificate["settings"])
+        document = self.plan(traces)
+        self.assertIn("measured", document["machine"])
+        done = stretto("plan", traces, "--check", traces)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("achieved", done.stdout)
+
+    def test_layouts_by_step_and_memory(self):
+        document = self.plan("llama2_7b", "--layouts", "--machine", "dgx-a100x2", "--global-batch", 64)
+        steps = [layout["step_s"] for layout in document["layouts"]]
+        self.assertEqual(steps, sorted(steps))
+        for layout in document["layouts"]:
+            self.assertEqual(layout["data"] * layout["tensor"] * layout["pipeline"], 16)
+            self.assertLess(layout["memory_bytes"], 80e9)
+        shape = "layers=24,hidden=2048,heads=16,sequence=1024,vocab=51200"
+        self.assertTrue(self.plan("--layouts", "--machine", "dgx-a100", "--shape", shape)["layouts"])
+
+    def test_validation_says_what_is_missing(self):
+        error = self.error(stretto("simulate", "--validate", self.directory / "none", "--json"), 2)
+        self.assertIn("none", error["where"] + error["found"])
+
+    def test_wrong_input(self):
+        for arguments, code, text in (
+            ((), 2, "Models: "),
+            (("resnet51", "--machine", self.MACHINE), 2, "resnet50"),
+            (("resnet50",), 2, "--machine"),
+            (("resnet50", "--machine", "dgx-h101"), 2, "dgx-h100"),
+            (("resnet50", "--machine", "8@0Gbit/s,1us"), 2, "above zero"),
+            (("resnet50", "--machine", "8@1Gbit/s,-1us"), 2, "-1us"),
+            (("resnet50", "--machine", "0@1Gbit/s,1us"), 2, "from 1"),
+            (("bert_large", "--machine", "dgx-a100", "--ranks", "12"), 2, "a multiple of 8"),
+            (("resnet50", "--machine", self.MACHINE, "--algorithm", "bruck"), 2, "bruck"),
+            (("resnet50", "--machine", self.MACHINE, "--rank-speed", "8=1"), 2, "0 to 7"),
+            (("resnet50", "--machine", self.MACHINE, "--emit", "caffe"), 2, "deepspeed"),
+            (("resnet50", "--machine", self.MACHINE, "--schedule", "priority", "--zero", "3"), 2, "ZeRO-3"),
+            (("--layouts", "--machine", "dgx-a100", "--shape", "layers=2"), 2, "hidden=N"),
+            (("resnet50", "--layouts", "--machine", "dgx-a100"), 2, "transformer"),
+            (("resnet50", "--machine", self.MACHINE, "--check", "x"), 2, "another trace"),
+        ):
+            done = stretto("plan", *arguments)
+            self.assertEqual(done.returncode, code, (arguments, done.stderr))
+            self.assertIn(text, done.stderr, arguments)
+            self.assertEqual(done.stdout, "")
+
+
 class Diff(CliTest):
     def write(self, name, late):
         path = self.directory / name
@@ -443,6 +580,23 @@ class Train(CliTest):
         self.assertEqual(outputs[1], "")
 
 
+class Planned(CliTest):
+    def test_train_measures_and_plans(self):
+        done = stretto(
+            "train", "--emulate", "2@1Gbit/s,50us", "--buckets", "planned", "--batch", 8, "--layers", "784-64-10",
+            "--steps", 3, "--data", self.data, "--json",
+        )
+        if done.returncode == 1 and "cannot keep up" in done.stdout:
+            self.skipTest("the host is too busy to emulate a network")
+        self.assertIn("planned", self.result(done)["runs"][0]["name"])
+
+    def test_replay_plans_by_default(self):
+        done = stretto("replay", "resnet50", "--emulate", "2@10Gbit/s,50us", "--steps", 2, "--warmup", 1, "--json")
+        if done.returncode == 1 and "cannot keep up" in done.stdout:
+            self.skipTest("the host is too busy to emulate a network")
+        self.assertIn("planned", self.result(done)["runs"][0]["name"])
+
+
 class Replay(CliTest):
     def test_values_are_checked_and_the_basis_is_said(self):
         document = self.result(
@@ -552,7 +706,7 @@ class Run(CliTest):
 
 
 class Demo(CliTest):
-    def test_three_rows_with_equal_weights(self):
+    def test_four_rows_with_equal_weights(self):
         done = stretto(
             "demo", "--data", self.data_for_demo(), "--steps", 2, "--json", cwd=self.directory, timeout=120
         )
@@ -561,7 +715,8 @@ class Demo(CliTest):
         document = self.result(done)
         self.assertEqual(document["emulated"], "2@2Gbit/s,50us")
         self.assertEqual(len({run["weights_hash"] for run in document["runs"]}), 1)
-        self.assertEqual([run["schedule"] for run in document["runs"]], ["serial", "overlap", "overlap"])
+        self.assertEqual([run["schedule"] for run in document["runs"]], ["serial", "overlap", "overlap", "overlap"])
+        self.assertIn("planned", document["runs"][-1]["name"])
         self.assertEqual(len(document["files"]), 5)
         for file in document["files"]:
             json.loads((self.directory / file).read_text())
