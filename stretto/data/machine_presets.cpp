@@ -160,10 +160,9 @@ Machine machine_from_preset(std::string_view name) {
   }
   const int fallback = nodes ? 1 : kDefaultFlatRanks;
   const int count = parts.count == 0 ? fallback : parts.count;
-  if (!nodes || count > 1) {
-    machine.levels.push_back(
-        level(preset->network_name, count, preset->network_latency_us, preset->network_gb_per_s));
-  }
+  // Of one node too: so that the machine can be given more ranks.
+  machine.levels.push_back(
+      level(preset->network_name, count, preset->network_latency_us, preset->network_gb_per_s));
   return machine;
 }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <set>
 #include <span>
@@ -270,6 +271,29 @@ Seconds after_gradients(const StepProfile& profile,
          std::max(profile.forward_end, profile.tensors.back().ready);
 }
 
+/// Gradients are reduce-scattered and parameters all-gathered over one wire in every step.
+Bound wire_bound(const Problem& problem,
+                 const ExchangeCosts& costs,
+                 const SimulateOptions& options) {
+  // Without latencies, which streams may overlap.
+  const auto on_wire = [&](const ExchangeTime& cost) {
+    double per_byte = std::numeric_limits<double>::infinity();
+    for (const CostLine& line : cost.lower_lines(problem.total)) {
+      per_byte = std::min(per_byte, line.seconds_per_byte);
+    }
+    return Seconds(per_byte * static_cast<double>(problem.total.count()));
+  };
+  const bool parameters = options.sharding == Sharding::kParameters;
+  const int gathers = parameters ? 2 * options.accumulate : 1;
+  // ZeRO-1 and 2 gather after the update, so nothing is on the wire before the first gradient.
+  const Seconds begin =
+      parameters || problem.gradients.empty() ? Seconds(0) : problem.gradients.front().ready;
+  return {"wire",
+          begin + on_wire(costs.reduce_scatter) + gathers * on_wire(costs.all_gather),
+          "gradients are reduce-scattered once and parameters gathered before each use, in this "
+          "iteration, on one wire"};
+}
+
 std::vector<Bound> bounds_of(const StepProfile& profile,
                              const Problem& problem,
                              const ExchangeCosts& costs,
@@ -295,6 +319,9 @@ std::vector<Bound> bounds_of(const StepProfile& profile,
   }
   // With streams latencies may overlap, and the first message still pays its own.
   std::vector<Bound> bounds = in_iteration_bounds(problem.gradients, problem.compute_end, cost);
+  if (options.sharding != Sharding::kNone) {
+    bounds.push_back(wire_bound(problem, costs, options));
+  }
   const Seconds update = problem.update / (options.sharding == Sharding::kNone ? 1 : costs.ranks);
   bounds[0].step += update;
   // The last exchange is followed by its own part of the optimizer, or all of it.
@@ -408,11 +435,15 @@ Candidate best_plan(const StepProfile& profile,
   const bool pieces_help = options.optimizer_per_bucket && problem.update > Seconds(0);
   if (!exact || pieces_help) {
     const Bytes least = std::max(Bytes(64 << 10), Bytes(profile.bytes().count() / 4096));
-    for (const SweepPoint& point : sweep_caps(profile, costs, options, true, least, 2)) {
-      if (point.step < best->step * (1.0 - 1e-9)) {
-        consider(best, uniform_plan(tensors_of(profile), point.cap), evaluate);
+    for (const bool split : {true, false}) {
+      for (const SweepPoint& point : sweep_caps(profile, costs, options, split, least, 2)) {
+        if (point.step < best->step * (1.0 - 1e-9)) {
+          consider(best, uniform_plan(tensors_of(profile), point.cap, split), evaluate);
+        }
       }
     }
+    consider(best, ddp_plan(tensors_of(profile)), evaluate);
+    consider(best, best_ddp_cap(profile, costs, options, false).plan, evaluate);
   }
   return std::move(*best);
 }

@@ -13,7 +13,8 @@ namespace {
 
 TEST(MachinePreset, ANodeAndSeveral) {
   const Machine one = machine_from_preset("dgx-h100");
-  ASSERT_EQ(one.levels.size(), 1U);
+  ASSERT_EQ(one.levels.size(), 2U);  // its network is known, though nothing crosses it
+  EXPECT_EQ(one.levels[1].group_size, 1);
   EXPECT_EQ(one.ranks(), 8);
   EXPECT_EQ(one.name, "dgx-h100");
   const Machine four = machine_from_preset("dgx-h100x4");
@@ -23,7 +24,7 @@ TEST(MachinePreset, ANodeAndSeveral) {
   EXPECT_EQ(four.levels[1].group_size, 4);
   EXPECT_DOUBLE_EQ(four.levels[1].bandwidth.value(), 400e9);
   EXPECT_GT(four.levels[0].in_switch_efficiency, 0.0);
-  EXPECT_EQ(machine_from_preset("dgx-h100x1").levels.size(), 1U);
+  EXPECT_EQ(machine_from_preset("dgx-h100x1").ranks(), 8);
 }
 
 TEST(MachinePreset, FlatNetworks) {

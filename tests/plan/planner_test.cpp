@@ -61,7 +61,11 @@ StepProfile some_profile() {
 SimulateOptions some_options() {
   SimulateOptions options;
   options.schedule = *rc::gen::element(Schedule::kSerial, Schedule::kOverlap, Schedule::kPriority);
-  options.sharding = *rc::gen::element(Sharding::kNone, Sharding::kNone, Sharding::kGradients);
+  options.sharding = *rc::gen::element(
+      Sharding::kNone, Sharding::kNone, Sharding::kGradients, Sharding::kParameters);
+  if (options.sharding == Sharding::kParameters && options.schedule == Schedule::kPriority) {
+    options.schedule = Schedule::kOverlap;  // the other is refused
+  }
   options.streams = *rc::gen::element(1, 1, 0, 2);
   options.accumulate = *rc::gen::element(1, 1, 3);
   options.optimizer_per_bucket = *rc::gen::arbitrary<bool>();
