@@ -58,22 +58,6 @@ std::vector<stretto::ReadyBytes> many_gradients(std::size_t count) {
   return gradients;
 }
 
-/// The seed's simulate_step() over all sizes, both modes.
-double find_best(const std::vector<stretto::ReadyBytes>& layers,
-                 const stretto::ExchangeTime& cost) {
-  double best = 1e9;
-  std::vector<std::size_t> ends;
-  for (std::size_t size = 1; size <= layers.size(); ++size) {
-    ends.clear();
-    for (std::size_t end = size; end < layers.size(); end += size) {
-      ends.push_back(end);
-    }
-    ends.push_back(layers.size());
-    best = std::min(best, stretto::communication_end(layers, ends, cost).count());
-  }
-  return best;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -86,7 +70,7 @@ int main(int argc, char** argv) {
   report("exact plan and bound, 100 000 tensors", "ms", runs, [&] {
     const double begin = now_s();
     sink += stretto::earliest_buckets(gradients, line).communication_end.count();
-    sink += stretto::release_bound(gradients, line).count();
+    sink += stretto::release_bound(gradients, line.lines()).count();
     return (now_s() - begin) * 1e3;
   });
 
@@ -100,7 +84,7 @@ int main(int argc, char** argv) {
     constexpr int kTimes = 1000;
     const double begin = now_s();
     for (int i = 0; i < kTimes; ++i) {
-      sink += find_best(layers, link);
+      sink += stretto::best_even_buckets(layers, link.lines()[0]).communication_end.count();
     }
     return (now_s() - begin) * 1e6 / kTimes;
   });

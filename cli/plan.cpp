@@ -60,7 +60,7 @@ std::vector<SweepMark> rules_of_thumb(const StepProfile& profile) {
   const auto layers = static_cast<std::int64_t>(std::max<std::size_t>(1, profile.forward.size()));
   const Bytes layer(std::max<std::int64_t>(1, profile.bytes().count() / layers));
   return {{"5 MiB", Bytes(5 << 20)},
-          {"25 MiB, PyTorch", Bytes(25 << 20)},
+          {"25 MiB", Bytes(25 << 20)},
           {"one layer (mean)", layer},
           {"four layers", layer * 4}};
 }
@@ -183,7 +183,7 @@ std::string hiding_text(const PlanFlags& flags, const PlanInput::Loaded& loaded)
   const auto accumulate = least(kMost, [&](std::int64_t passes) {
     SimulateOptions options = loaded.options;
     options.accumulate = static_cast<int>(passes);
-    return exposed_ratio(loaded.profile, options) <= wanted;
+    return exposed_ratio(loaded.profile, options) < wanted;
   });
   std::string text = accumulate ? fmt::format("accumulation: {} {} per step\n",
                                               *accumulate,
@@ -194,7 +194,7 @@ std::string hiding_text(const PlanFlags& flags, const PlanInput::Loaded& loaded)
     const auto batch = least(kMost, [&](std::int64_t samples) {
       const double factor =
           static_cast<double>(samples) / static_cast<double>(loaded.profile.batch);
-      return exposed_ratio(scaled(loaded.profile, factor), loaded.options) <= wanted;
+      return exposed_ratio(scaled(loaded.profile, factor), loaded.options) < wanted;
     });
     text += batch ? fmt::format("batch: {} per rank (compute taken as proportional)\n", *batch)
                   : fmt::format("batch: not with {} per rank\n", kMost);

@@ -106,7 +106,9 @@ void PlanInput::add_to(CLI::App& app) {
       ->type_name("NAME");
   app.add_option("--algorithm", algorithm, "Of the exchanges (default auto: the cheapest)")
       ->type_name("NAME");
-  app.add_option("--streams", simulate.streams, "Buckets on the wire at once (default 1; 0 = all)")
+  app.add_option("--streams",
+                 simulate.streams,
+                 "Exchanges whose latencies may overlap, on one wire (default 1; 0 = all)")
       ->check(CLI::Range(0, 4096))
       ->type_name("N");
   app.add_option(

@@ -58,13 +58,21 @@ Seconds in_iteration_bound(std::span<const ReadyBytes> gradients,
   return bound;
 }
 
-Seconds release_bound(std::span<const ReadyBytes> gradients, const ExchangeTime& cost) {
-  Bytes total;
-  for (const ReadyBytes& gradient : gradients) {
-    total += gradient.bytes;
+std::vector<CostLine> exchange_floor(const ExchangeTime& cost, Bytes total, int streams) {
+  if (streams == 1 || cost.lines().empty()) {
+    return cost.lower_lines(total);
   }
+  CostLine least = cost.lines().front();
+  for (const CostLine& line : cost.lines()) {
+    least.latency = std::min(least.latency, line.latency);
+    least.seconds_per_byte = std::min(least.seconds_per_byte, line.seconds_per_byte);
+  }
+  return {least};
+}
+
+Seconds release_bound(std::span<const ReadyBytes> gradients, std::span<const CostLine> floor) {
   Seconds bound{};
-  for (const CostLine& line : cost.lower_lines(total)) {
+  for (const CostLine& line : floor) {
     bound = std::max(
         bound, in_iteration_bound(gradients, Seconds(0), {line.latency, line.seconds_per_byte}));
   }
@@ -73,10 +81,10 @@ Seconds release_bound(std::span<const ReadyBytes> gradients, const ExchangeTime&
 
 std::vector<Bound> in_iteration_bounds(std::span<const ReadyBytes> gradients,
                                        Seconds compute_end,
-                                       const ExchangeTime& cost) {
+                                       std::span<const CostLine> floor) {
   return {{"compute", compute_end, "compute takes what the profile says"},
           {"release and bandwidth",
-           std::max(compute_end, release_bound(gradients, cost)),
+           std::max(compute_end, release_bound(gradients, floor)),
            "every gradient is exchanged whole in its own iteration, at this cost per byte"}};
 }
 
@@ -123,63 +131,44 @@ double delivered(const std::vector<double>& release,
 
 }  // namespace
 
-std::vector<Bound> cross_iteration_bounds(std::span<const LayerStep> layers,
-                                          Seconds after_gradients,
-                                          const ExchangeTime& cost) {
-  Seconds compute = after_gradients;
-  Bytes total;
-  Bytes largest;
-  for (const LayerStep& layer : layers) {
-    compute += layer.forward + layer.backward;
-    total += layer.bytes;
-    largest = std::max(largest, layer.bytes);
-  }
-  // From the end of one forward pass to the end of the next: layer i's gradient is there after the
-  // backward pass of i and all above it, and its parameters are needed before theirs forward.
+std::vector<Bound> cross_iteration_bounds(std::span<const GradientUse> gradients,
+                                          Seconds compute,
+                                          std::span<const CostLine> floor) {
   std::vector<double> release;
   std::vector<double> delivery;
-  std::vector<Bytes> bytes;
-  Seconds cycle = compute;
-  Seconds backward{};
-  Seconds forward{};
-  for (std::size_t l = layers.size(); l-- > 0;) {
-    backward += layers[l].backward;
-    forward += layers[l].forward;
-    if (layers[l].bytes > Bytes(0)) {
-      release.push_back(backward.count());
-      delivery.push_back(forward.count());
-      bytes.push_back(layers[l].bytes);
-      Seconds least{};
-      for (const CostLine& line : cost.lower_lines(total)) {
-        least = std::max(least, line(layers[l].bytes));
-      }
-      cycle = std::max(cycle, backward + forward + least);
+  std::vector<double> bytes;
+  double total = 0.0;
+  for (const GradientUse& gradient : gradients) {
+    if (gradient.bytes > Bytes(0)) {
+      release.push_back(gradient.ready.count());
+      delivery.push_back(gradient.before.count());
+      bytes.push_back(static_cast<double>(gradient.bytes.count()));
+      total += bytes.back();
     }
   }
-  Seconds resource = compute;
+  Seconds wire = compute;
+  Seconds cycle = compute;
   Seconds window = compute;
-  for (const CostLine& line : cost.lower_lines(total)) {
-    if (bytes.empty()) {
-      break;
+  for (const CostLine& line : floor) {
+    std::vector<double> length;
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+      length.push_back(line.seconds_per_byte * bytes[i]);
+      cycle = std::max(cycle, Seconds(release[i] + delivery[i] + length[i]) + line.latency);
     }
     // Without the latency, which the next step's exchanges may overlap.
-    resource =
-        std::max(resource, Seconds(line.seconds_per_byte * static_cast<double>(total.count())));
-    std::vector<double> length;
-    for (const Bytes size : bytes) {
-      length.push_back(line.seconds_per_byte * static_cast<double>(size.count()));
+    wire = std::max(wire, Seconds(line.seconds_per_byte * total));
+    if (!bytes.empty()) {
+      window = std::max(window, line.latency + Seconds(delivered(release, length, delivery)));
     }
-    window = std::max(window, line.latency + Seconds(delivered(release, length, delivery)));
   }
-  return {
-      {"compute", compute, "compute takes what the profile says"},
-      {"wire", resource, "every gradient crosses the wire once per step, at this cost per byte"},
-      {"cycle",
-       cycle,
-       "parameters are updated before they are used again, backward in the usual order"},
-      {"delivery",
-       window,
-       "the same for all layers at once, on one wire that may be interrupted anywhere"}};
+  return {{"compute", compute, "compute takes what the profile says"},
+          {"wire", wire, "every gradient crosses the wire once per step, at this cost per byte"},
+          {"cycle",
+           cycle,
+           "parameters are updated before they are used again, backward in the profile's order"},
+          {"delivery",
+           window,
+           "the same for all gradients at once, on one wire that may be interrupted anywhere"}};
 }
 
 }  // namespace stretto

@@ -37,11 +37,19 @@ struct ExchangeCost {
                                          Seconds compute_end,
                                          ExchangeCost cost);
 
-/// The same for one stream whose exchanges cost `cost`: the least end of communication by
-/// max_k [ r_k + least time of what is not ready before r_k ], over the cost's lower lines. 0 with
-/// nothing to exchange. Never above the end that earliest_buckets() reaches.
+/// Lines that the time of any number of exchanges is not below, on one wire: latency once, and the
+/// bytes. On one stream those of cost.lower_lines(); on several a latency may pass while another
+/// exchange has the wire, so of some lines only the least latency and the least time per byte
+/// count. (All of a curve is wire to the simulator.)
+[[nodiscard]] std::vector<CostLine> exchange_floor(const ExchangeTime& cost,
+                                                   Bytes total,
+                                                   int streams);
+
+/// The least end of communication:  max_k [ r_k + least time of what is not ready before r_k ],
+/// over these lines. 0 with nothing to exchange. With the lines of one stream it is never above the
+/// end that earliest_buckets() reaches.
 [[nodiscard]] Seconds release_bound(std::span<const ReadyBytes> gradients,
-                                    const ExchangeTime& cost);
+                                    std::span<const CostLine> floor);
 
 /// A step no schedule of a kind can be quicker than, and what that rests on.
 struct Bound {
@@ -50,28 +58,28 @@ struct Bound {
   std::string assumption;
 };
 
-/// The bounds of one iteration: compute, and release-bandwidth for these costs. Gradients in ready
-/// order.
+/// The bounds of one iteration: compute, and release-bandwidth for these lines.
 [[nodiscard]] std::vector<Bound> in_iteration_bounds(std::span<const ReadyBytes> gradients,
                                                      Seconds compute_end,
-                                                     const ExchangeTime& cost);
+                                                     std::span<const CostLine> floor);
 
-/// The bounds of a step in steady state when communication may reach into the next forward pass.
-/// Layers in forward order, each with its forward and backward time and the bytes of its gradients;
-/// `after_gradients` is compute that follows the last gradient, the optimizer for one.
-/// - resource: the wire carries all bytes once per step;
-/// - cycle, for each layer i: between two uses of its parameters lie the forward pass from it on,
-///   the backward pass down to it and one exchange: sum over j >= i of (f_j + b_j), and T(n_i);
-/// - delivery: in the window from the first gradient to the next use of each layer, what is ready
-///   from some moment on and needed by some moment must fit (one machine, release dates and
-///   delivery times: Horn 1974, doi:10.1002/nav.3800210113; the least maximum over subsets).
-struct LayerStep {
-  Seconds forward{};
-  Seconds backward{};
+/// A gradient of a step in steady state whose communication may reach into the next forward pass.
+struct GradientUse {
+  Seconds ready{};   ///< From the end of the forward pass.
+  Seconds before{};  ///< Forward pass that is left when the parameters are first read, that layer
+                     ///< included.
   Bytes bytes{};
 };
-[[nodiscard]] std::vector<Bound> cross_iteration_bounds(std::span<const LayerStep> layers,
-                                                        Seconds after_gradients,
-                                                        const ExchangeTime& cost);
+
+/// The bounds of such a step. `compute` is all of its compute.
+/// - wire: it carries all bytes once per step;
+/// - cycle: from the end of one forward pass to the end of the next lie, for each gradient, its
+/// ready
+///   time, one exchange, and the forward pass from its first use on;
+/// - delivery: the same for all at once on one wire that may be interrupted (one machine, release
+///   dates and delivery times: Horn 1974, doi:10.1002/nav.3800210113).
+[[nodiscard]] std::vector<Bound> cross_iteration_bounds(std::span<const GradientUse> gradients,
+                                                        Seconds compute,
+                                                        std::span<const CostLine> floor);
 
 }  // namespace stretto

@@ -246,6 +246,60 @@ Bucketing fewest_buckets(std::span<const ReadyBytes> gradients,
   return earliest;
 }
 
+EvenBuckets best_even_buckets(std::span<const ReadyBytes> gradients, const CostLine& cost) {
+  check_order(gradients);
+  const std::size_t count = gradients.size();
+  if (count == 0) {
+    return {};
+  }
+  std::vector<double> bytes(count + 1, 0.0);  // up to each gradient, as time on the wire
+  for (std::size_t i = 0; i < count; ++i) {
+    bytes[i + 1] =
+        bytes[i] + cost.seconds_per_byte * static_cast<double>(gradients[i].bytes.count());
+  }
+  const double latency = cost.latency.count();
+  // No cut of a size ends before its last bucket alone would, nor before all of them, one after the
+  // other from the moment the first is ready.
+  const auto bound = [&](std::size_t size) {
+    const std::size_t buckets = (count + size - 1) / size;
+    const double last =
+        gradients.back().ready.count() + latency + bytes[count] - bytes[(buckets - 1) * size];
+    const double all = gradients[std::min(size, count) - 1].ready.count() +
+                       static_cast<double>(buckets) * latency + bytes[count];
+    return std::max(last, all);
+  };
+  const auto end_of = [&](std::size_t size) {
+    double at = 0.0;
+    for (std::size_t i = 0; i < count; i += size) {
+      const std::size_t end = std::min(count, i + size);
+      at = std::max(at, gradients[end - 1].ready.count()) + latency + bytes[end] - bytes[i];
+    }
+    return at;
+  };
+  std::size_t best = count;
+  double least_bound = bound(count);
+  for (std::size_t size = count; size-- > 1;) {
+    const double here = bound(size);
+    if (here < least_bound) {
+      least_bound = here;
+      best = size;
+    }
+  }
+  // The most promising first, so that few others need a look.
+  double least = end_of(best);
+  const std::size_t promising = best;
+  for (std::size_t size = count; size > 0; --size) {
+    if (size != promising && bound(size) < least) {
+      const double end = end_of(size);
+      if (end < least) {
+        least = end;
+        best = size;
+      }
+    }
+  }
+  return {best, Seconds(least)};
+}
+
 UpdatedBucketing buckets_before_update(std::span<const ReadyBytes> gradients,
                                        const ExchangeTime& cost,
                                        Seconds compute_end,

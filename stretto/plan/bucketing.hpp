@@ -44,6 +44,16 @@ struct Bucketing {
                                        const ExchangeTime& cost,
                                        Seconds deadline);
 
+/// The best of the cuts into buckets of equally many gradients each (the last may have fewer): what
+/// a rule "so many layers per bucket" can reach. Sizes whose release bound is no better than what
+/// was found are not looked at.
+struct EvenBuckets {
+  std::size_t gradients_each = 0;  ///< The largest of the best; 0 without gradients.
+  Seconds communication_end{};
+};
+[[nodiscard]] EvenBuckets best_even_buckets(std::span<const ReadyBytes> gradients,
+                                            const CostLine& cost);
+
 /// The cut with the least end of step when every bucket is followed by `update_s_per_byte` of
 /// optimizer on its bytes, bucket by bucket, after `compute_end`. To one part in 10^9: bisection on
 /// the end, each try O(L^2).

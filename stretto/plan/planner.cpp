@@ -61,12 +61,18 @@ bool one_dtype(const StepProfile& profile) {
   });
 }
 
+/// More tries of buckets_before_update() than this take too long: the optimizer then counts as one
+/// piece, and the cut is not proven.
+constexpr std::size_t kMostTensorsToBisect = 4096;
+
 /// Whether the least end of communication on one stream is the whole question.
 bool is_exact(const StepProfile& profile,
               const ExchangeCosts& costs,
               const SimulateOptions& options) {
   return options.schedule != Schedule::kPriority && options.sharding == Sharding::kNone &&
-         options.streams == 1 && costs.compute_slowdown == 1.0 && one_dtype(profile);
+         options.streams == 1 && costs.compute_slowdown == 1.0 && one_dtype(profile) &&
+         (!options.optimizer_per_bucket || profile.compute_end <= profile.backward_end ||
+          profile.tensors.size() <= kMostTensorsToBisect);
 }
 
 /// Buckets that end after tensors `ends`: one per dtype each.
@@ -158,8 +164,6 @@ Seconds worst_regret(const Problem& problem, const ExchangeTime& cost, const Buc
 
 /// Of the cuts that end earliest, the one to take.
 Bucketing optimal_cut(const Problem& problem, const ExchangeTime& cost, bool updates_follow) {
-  // Every try of the bisection is quadratic; beyond this many, the optimizer counts as one piece.
-  constexpr std::size_t kMostTensorsToBisect = 4096;
   if (updates_follow && problem.update > Seconds(0) &&
       problem.gradients.size() <= kMostTensorsToBisect) {
     return buckets_before_update(
@@ -242,46 +246,39 @@ std::vector<std::size_t> ddp_ends(std::span<const ReadyBytes> gradients, Bytes c
   return ends;
 }
 
-std::vector<LayerStep> layer_steps(const StepProfile& profile) {
-  std::vector<LayerStep> layers(std::max<std::size_t>(1, profile.forward.size()));
-  Seconds forward{};
+std::vector<GradientUse> gradient_uses(const StepProfile& profile, double factor) {
+  std::vector<Seconds> before(std::max<std::size_t>(1, profile.forward.size()));
+  Seconds at = profile.forward_end;  // what is left of the forward pass
   for (std::size_t l = 0; l < profile.forward.size(); ++l) {
-    layers[l].forward = profile.forward[l].forward;
-    forward += layers[l].forward;
+    before[l] = factor * std::max(Seconds(0), at);
+    at -= profile.forward[l].forward;
   }
-  layers.back().forward += profile.forward_end - forward;
+  if (profile.forward.empty()) {
+    before[0] = factor * at;
+  }
   const std::vector<std::size_t> layer_of = layers_of_tensors(profile);
-  Seconds at = profile.forward_end;
+  std::vector<GradientUse> uses;
   for (std::size_t i = 0; i < profile.tensors.size(); ++i) {
-    LayerStep& layer = layers[layer_of[i]];
-    layer.bytes += profile.tensors[i].bytes();
-    layer.backward += std::max(Seconds(0), profile.tensors[i].ready - at);
-    at = std::max(at, profile.tensors[i].ready);
+    const ProfileTensor& tensor = profile.tensors[i];
+    uses.push_back({factor * std::max(Seconds(0), tensor.ready - profile.forward_end),
+                    before[layer_of[i]],
+                    tensor.bytes()});
   }
-  return layers;
-}
-
-/// Compute that follows the last gradient: the rest of backward, and a rank's part of the update.
-Seconds after_gradients(const StepProfile& profile,
-                        const SimulateOptions& options,
-                        const ExchangeCosts& costs) {
-  const Seconds update = (profile.compute_end - profile.backward_end) /
-                         (options.sharding == Sharding::kNone ? 1 : costs.ranks);
-  return update + profile.backward_end -
-         std::max(profile.forward_end, profile.tensors.back().ready);
+  return uses;
 }
 
 /// Gradients are reduce-scattered and parameters all-gathered over one wire in every step.
 Bound wire_bound(const Problem& problem,
                  const ExchangeCosts& costs,
                  const SimulateOptions& options) {
-  // Without latencies, which streams may overlap.
+  // Without the latency of lines, which streams may overlap.
   const auto on_wire = [&](const ExchangeTime& cost) {
-    double per_byte = std::numeric_limits<double>::infinity();
-    for (const CostLine& line : cost.lower_lines(problem.total)) {
-      per_byte = std::min(per_byte, line.seconds_per_byte);
+    Seconds least{};
+    for (const CostLine& line : exchange_floor(cost, problem.total, 0)) {
+      least =
+          std::max(least, line(problem.total) - (cost.lines().empty() ? Seconds(0) : line.latency));
     }
-    return Seconds(per_byte * static_cast<double>(problem.total.count()));
+    return least;
   };
   const bool parameters = options.sharding == Sharding::kParameters;
   const int gathers = parameters ? 2 * options.accumulate : 1;
@@ -298,31 +295,24 @@ std::vector<Bound> bounds_of(const StepProfile& profile,
                              const Problem& problem,
                              const ExchangeCosts& costs,
                              const SimulateOptions& options) {
-  const ExchangeTime& cost = gradient_cost(costs, options);
+  const std::vector<CostLine> floor =
+      exchange_floor(gradient_cost(costs, options), problem.total, options.streams);
+  const Seconds update = problem.update / (options.sharding == Sharding::kNone ? 1 : costs.ranks);
   if (options.schedule == Schedule::kPriority) {
-    std::vector<LayerStep> layers = layer_steps(profile);
-    const double factor = slowest(options);
-    for (LayerStep& layer : layers) {
-      layer.forward *= factor;
-      layer.backward *= factor;
-    }
-    std::vector<Bound> bounds =
-        cross_iteration_bounds(layers, factor * after_gradients(profile, options, costs), cost);
-    for (Bound& bound : bounds) {  // earlier passes of the step use the wire for nothing
-      bound.step += (options.accumulate - 1) * factor * profile.backward_end;
-    }
+    std::vector<Bound> bounds = cross_iteration_bounds(
+        gradient_uses(profile, slowest(options)), problem.compute_end + update, floor);
     if (options.accumulate > 1) {
-      // The wire may carry the last step's gradients while they run.
-      std::erase_if(bounds, [](const Bound& bound) { return bound.name != "compute"; });
+      // The wire may carry a step's gradients while the next one's earlier passes run.
+      std::erase_if(bounds, [](const Bound& bound) {
+        return bound.name == "cycle" || bound.name == "delivery";
+      });
     }
     return bounds;
   }
-  // With streams latencies may overlap, and the first message still pays its own.
-  std::vector<Bound> bounds = in_iteration_bounds(problem.gradients, problem.compute_end, cost);
+  std::vector<Bound> bounds = in_iteration_bounds(problem.gradients, problem.compute_end, floor);
   if (options.sharding != Sharding::kNone) {
     bounds.push_back(wire_bound(problem, costs, options));
   }
-  const Seconds update = problem.update / (options.sharding == Sharding::kNone ? 1 : costs.ranks);
   bounds[0].step += update;
   // The last exchange is followed by its own part of the optimizer, or all of it.
   if (!options.optimizer_per_bucket) {
@@ -430,8 +420,8 @@ Candidate best_plan(const StepProfile& profile,
   consider(
       best, plan_of_ends(profile, cut.ends, exact ? "optimal for this cost" : "planned"), evaluate);
   best->exact = exact;
-  // On one stream a tensor that is cut in two gains nothing, unless the optimizer follows on each
-  // piece. Where the cut is not proven, uniform ones may be better.
+  // On one stream whose cost is one line a tensor that is cut in two gains nothing, unless the
+  // optimizer follows on each piece. Where the cut is not proven, uniform ones may be better.
   const bool pieces_help = options.optimizer_per_bucket && problem.update > Seconds(0);
   if (!exact || pieces_help) {
     const Bytes least = std::max(Bytes(64 << 10), Bytes(profile.bytes().count() / 4096));
@@ -443,6 +433,7 @@ Candidate best_plan(const StepProfile& profile,
       }
     }
     consider(best, ddp_plan(tensors_of(profile)), evaluate);
+    consider(best, uniform_plan(tensors_of(profile), Bytes(1), false), evaluate);
     consider(best, best_ddp_cap(profile, costs, options, false).plan, evaluate);
   }
   return std::move(*best);

@@ -66,11 +66,12 @@ struct PlanResult {
 
 /// The best buckets for a step and what exchanges cost.
 ///
-/// With SimulateOptions as they are by default, the cut is optimal for this cost: of all that end
-/// equally early, that with the fewest buckets or that with the earliest prefixes, whichever loses
-/// less when compute, latency or bandwidth are 20 % off. In the other cases (see
-/// PlanResult::optimum) the best of these, of PyTorch's rules with every cap and of uniform caps,
-/// by simulation.
+/// With SimulateOptions as they are by default, the cut is optimal for this cost. Where the
+/// optimizer takes no time or runs in one piece, many cuts are; of those that end equally early it
+/// is that with the fewest buckets or that with the earliest prefixes, whichever loses less when
+/// compute, latency or bandwidth are 20 % off. In the other cases (see PlanResult::optimum) it is
+/// the best of these, of PyTorch's rule with its default and its best cap, of uniform caps and of
+/// single tensors, by simulation.
 /// @throws Error kInvalidArgument: nothing to plan (no gradients), and as simulate().
 [[nodiscard]] PlanResult plan(const StepProfile& profile,
                               const ExchangeCosts& costs,

@@ -48,8 +48,18 @@ Trial framework_trial(const StepProfile& profile,
   return trial;
 }
 
+/// The shortest decimal number x for which Python's int(x * 1024 * 1024) is `size`: PyTorch closes
+/// a bucket when its bytes reach that, so a cap a little too large swallows the next tensor.
 std::string mib(Bytes size) {
-  return fmt::format("{:.8g}", static_cast<double>(size.count()) / kMiB);
+  const double exact = static_cast<double>(size.count()) / kMiB;
+  double unit = 1.0;
+  for (int digits = 0; digits < 15; ++digits, unit *= 10.0) {
+    const std::string text = fmt::format("{:.{}f}", std::ceil(exact * unit) / unit, digits);
+    if (static_cast<std::int64_t>(std::stod(text) * kMiB) == size.count()) {
+      return text;
+    }
+  }
+  return fmt::format("{:.17g}", exact);
 }
 
 /// The roundest number of MiB near the best cap that costs at most a thousandth of the step.

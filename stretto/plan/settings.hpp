@@ -37,7 +37,8 @@ struct Settings {
 /// - deepspeed: reduce_bucket_size and its companions, which count elements, not bytes;
 /// - megatron: --ddp-bucket-size, in elements;
 /// - horovod: HOROVOD_FUSION_THRESHOLD in bytes, HOROVOD_CYCLE_TIME in ms.
-/// Settings that lose to the framework's default by simulation are not given: then it says so.
+/// Every text says what is predicted with the framework's default too; for ddp no cap is given
+/// where the default is as good.
 /// @throws Error as plan().
 [[nodiscard]] Settings settings_for(Framework framework,
                                     const StepProfile& profile,

@@ -121,11 +121,7 @@ const CostLine& ExchangeTime::cheapest(Bytes size) const noexcept {
 }
 
 Seconds ExchangeTime::latency(Bytes size) const noexcept {
-  if (size <= Bytes(0)) {
-    return Seconds(0);
-  }
-  return lines_.empty() ? std::min((*this)(size), Seconds(std::exp(log_time_.front())))
-                        : cheapest(size).latency;
+  return size <= Bytes(0) || lines_.empty() ? Seconds(0) : cheapest(size).latency;
 }
 
 Algorithm ExchangeTime::algorithm(Bytes size) const noexcept {

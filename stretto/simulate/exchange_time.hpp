@@ -38,8 +38,8 @@ class ExchangeTime {
   explicit ExchangeTime(std::span<const CurvePoint> points);
 
   [[nodiscard]] Seconds operator()(Bytes size) const noexcept;
-  /// Of that time, what grows with nothing: the cheapest line's latency, the time of a curve's
-  /// smallest size.
+  /// Of that time, what can pass while another exchange has the wire: the cheapest line's latency.
+  /// 0 for a curve, which does not say.
   [[nodiscard]] Seconds latency(Bytes size) const noexcept;
   /// Which algorithm the cheapest line is of; kAuto on a curve.
   [[nodiscard]] Algorithm algorithm(Bytes size) const noexcept;

@@ -317,6 +317,11 @@ Simulation simulate(const StepProfile& profile,
     Simulation result;
     result.events = trace.events;
     result.step = Seconds(begins[shown + 1] - begins[shown]);
+    result.steady = !across || steady(begins);
+    if (!result.steady) {
+      result.step = Seconds((begins[shown + 1] - begins[steps / 2]) /
+                            static_cast<double>(shown + 1 - steps / 2));
+    }
     double communication_end = begins[shown];
     for (std::size_t x = 0; x < program.exchanges.size(); ++x) {
       if (program.exchanges[x].step == shown) {

@@ -66,6 +66,9 @@ struct Simulation {
   /// every step is alike and this is its length.
   Seconds step{};
   Seconds communication_end{};  ///< Last exchange, from the step's begin.
+  /// False when steps of kPriority did not come to repeat: `step` is then the mean of the last
+  /// ones.
+  bool steady = true;
   std::int64_t events = 0;
 };
 

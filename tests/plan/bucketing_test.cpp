@@ -181,7 +181,11 @@ RC_GTEST_PROP(EarliestBuckets, NeverBeforeTheBound, ()) {
   const std::vector<ReadyBytes> gradients = some_gradients(40);
   const ExchangeTime cost = some_cost();
   const double end = earliest_buckets(gradients, cost).communication_end.count();
-  RC_ASSERT(release_bound(gradients, cost).count() <= end * (1 + 1e-9));
+  Bytes total;
+  for (const ReadyBytes& gradient : gradients) {
+    total += gradient.bytes;
+  }
+  RC_ASSERT(release_bound(gradients, exchange_floor(cost, total, 1)).count() <= end * (1 + 1e-9));
 }
 
 RC_GTEST_PROP(FewestBuckets, EqualsBruteForceInNumberAndKeepsTheDeadline, ()) {
@@ -228,6 +232,25 @@ RC_GTEST_PROP(BucketsBeforeUpdate, EqualsBruteForce, ()) {
       buckets_before_update(gradients, cost, Seconds(compute_end), update);
   RC_ASSERT(std::abs(best.step_end.count() - least) <= 1e-7 * least);
   RC_ASSERT(step_end(best.bucketing.ends) <= least * (1 + 1e-7));
+}
+
+RC_GTEST_PROP(BestEvenBuckets, EqualsTryingEverySize, ()) {
+  const std::vector<ReadyBytes> gradients = some_gradients(60, false);
+  const CostLine line = some_line();
+  const ExchangeTime cost(std::vector<CostLine>{line});
+  double least = INFINITY;
+  for (std::size_t size = 1; size <= gradients.size(); ++size) {
+    std::vector<std::size_t> ends;
+    for (std::size_t end = size; end < gradients.size(); end += size) {
+      ends.push_back(end);
+    }
+    ends.push_back(gradients.size());
+    least = std::min(least, communication_end(gradients, ends, cost).count());
+  }
+  const EvenBuckets best = best_even_buckets(gradients, line);
+  RC_ASSERT(std::abs(best.communication_end.count() - least) <= kClose);
+  RC_ASSERT(best.gradients_each >= 1);
+  RC_ASSERT(best.gradients_each <= gradients.size());
 }
 
 TEST(EarliestBuckets, NothingToExchangeIsNoBucket) {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -46,12 +47,22 @@ StepProfile some_profile() {
     at += forward;
   }
   profile.forward_end = Seconds(at);
+  // Mostly in reverse order, several to a layer; sometimes in any order, or of no layer.
+  const bool in_order = *rc::gen::arbitrary<bool>();
+  int number = 0;
   for (int l = layers; l-- > 0;) {
-    at += *rc::gen::inRange(0, 40) * 1e-4;
-    profile.tensors.push_back({"l" + std::to_string(l) + ".w",
-                               DType::kF32,
-                               {*rc::gen::inRange<std::int64_t>(1, 2000000)},
-                               Seconds(at)});
+    const int here = *rc::gen::inRange(1, 4);
+    for (int k = 0; k < here; ++k) {
+      at += *rc::gen::inRange(0, 40) * 1e-4;
+      const int of = in_order ? l : *rc::gen::inRange(0, layers + 1);
+      profile.tensors.push_back({"l" + std::to_string(of) + ".w" + std::to_string(number++),
+                                 DType::kF32,
+                                 {*rc::gen::inRange<std::int64_t>(1, 2000000)},
+                                 Seconds(at)});
+    }
+  }
+  if (*rc::gen::inRange(0, 4) == 0) {
+    profile.forward.clear();  // as a trace
   }
   profile.backward_end = Seconds(at + *rc::gen::inRange(0, 10) * 1e-4);
   profile.compute_end = profile.backward_end + Seconds(*rc::gen::inRange(0, 30) * 1e-4);
@@ -72,9 +83,30 @@ SimulateOptions some_options() {
   return options;
 }
 
+/// A line, the cheapest of two, or a curve.
+ExchangeCosts some_costs() {
+  ExchangeCosts costs = costs_of(*rc::gen::inRange(0, 2000), *rc::gen::inRange(1, 200) * 0.1);
+  const int kind = *rc::gen::inRange(0, 3);
+  const CostLine one = costs.all_reduce.lines()[0];
+  if (kind == 1) {
+    costs.all_reduce = ExchangeTime({one, {one.latency * 4.0, one.seconds_per_byte / 3, {}}});
+  } else if (kind == 2) {
+    std::vector<CurvePoint> points;
+    for (std::int64_t size = 1000; size < 100000000; size *= 7) {
+      points.push_back(
+          {Bytes(size),
+           one(Bytes(size)) * (1.0 + *rc::gen::inRange(0, 50) * 0.01) + Seconds(1e-9)});
+    }
+    costs.all_reduce = ExchangeTime(std::span<const CurvePoint>(points));
+  }
+  costs.reduce_scatter = costs.all_reduce.scaled(0.5, 0.5);
+  costs.all_gather = costs.reduce_scatter;
+  return costs;
+}
+
 RC_GTEST_PROP(Planner, NoStepIsBelowABoundAndNoAlternativeBelowTheOptimum, ()) {
   const StepProfile profile = some_profile();
-  const ExchangeCosts costs = costs_of(*rc::gen::inRange(0, 2000), *rc::gen::inRange(1, 200) * 0.1);
+  const ExchangeCosts costs = some_costs();
   const SimulateOptions options = some_options();
   const PlanResult result = plan(profile, costs, options);
   for (const Bound& bound : result.bounds) {
@@ -87,6 +119,7 @@ RC_GTEST_PROP(Planner, NoStepIsBelowABoundAndNoAlternativeBelowTheOptimum, ()) {
   }
   for (const Alternative& other : result.alternatives) {
     // Cut tensors help the optimizer: those of 4 MiB are among the few sizes that are tried then.
+    // So they may where several lines make two small exchanges cheaper than a large one.
     const bool cut = other.name.find("split") != std::string::npos;
     if (result.optimum_is_exact && other.schedule == options.schedule && !cut) {
       RC_ASSERT(result.step <= other.step * (1.0 + 1e-9));
@@ -197,22 +230,40 @@ TEST(Settings, SayWhatTheySetAndKeepTheDefaultWhereItIsBest) {
 
 TEST(CrossIterationBounds, CycleAndDelivery) {
   // Two layers, 1 ms forward and 2 ms backward each, 1 MB each at 1 ms per MB.
-  const std::vector<LayerStep> layers = {{Seconds(1e-3), Seconds(2e-3), Bytes(1000000)},
-                                         {Seconds(1e-3), Seconds(2e-3), Bytes(1000000)}};
-  const ExchangeTime cost(std::vector<CostLine>{{Seconds(0), 1e-9, {}}});
-  const std::vector<Bound> bounds = cross_iteration_bounds(layers, Seconds(0), cost);
+  const std::vector<GradientUse> gradients = {{Seconds(2e-3), Seconds(1e-3), Bytes(1000000)},
+                                              {Seconds(4e-3), Seconds(2e-3), Bytes(1000000)}};
+  const std::vector<CostLine> quick = {{Seconds(0), 1e-9, {}}};
+  const std::vector<Bound> bounds = cross_iteration_bounds(gradients, Seconds(6e-3), quick);
   ASSERT_EQ(bounds.size(), 4U);
   EXPECT_NEAR(bounds[0].step.count(), 6e-3, 1e-12);  // compute
   EXPECT_NEAR(bounds[1].step.count(), 6e-3, 1e-12);  // 2 ms of wire
   EXPECT_NEAR(bounds[2].step.count(), 7e-3, 1e-12);  // F + B + T(n_1)
   EXPECT_NEAR(bounds[3].step.count(), 7e-3, 1e-12);
-  const ExchangeTime slow(std::vector<CostLine>{{Seconds(0), 4e-9, {}}});
-  const std::vector<Bound> busy = cross_iteration_bounds(layers, Seconds(0), slow);
+  const std::vector<CostLine> slow = {{Seconds(0), 4e-9, {}}};
+  const std::vector<Bound> busy = cross_iteration_bounds(gradients, Seconds(6e-3), slow);
   EXPECT_NEAR(busy[1].step.count(), 8e-3, 1e-12);
   EXPECT_NEAR(busy[2].step.count(), 10e-3, 1e-12);
   // Released at 2 and 4 (from the end of forward), 4 ms each, then 1 and 2 ms of forward: the
   // first layer's from 4 to 8, the rest of the second's until 10, and 1 ms.
   EXPECT_NEAR(busy[3].step.count(), 11e-3, 1e-12);
+}
+
+TEST(Settings, CapsAreWhatPythonMakesOfThem) {
+  // A cap above the bucket's own size would not close it.
+  const StepProfile profile = model("bert_large");
+  const ExchangeCosts costs = costs_of(14.0 * 20, 12.5);
+  const PlanResult planned = plan(profile, costs);
+  const std::string text = settings_for(Framework::kDdp, profile, costs, planned, {}).text;
+  const std::string key = "bucket_cap_mb_list=[";
+  const std::size_t begin = text.find(key);
+  ASSERT_NE(begin, std::string::npos) << text;
+  std::size_t at = begin + key.size();
+  for (const Bucket& bucket : planned.plan.buckets) {
+    std::size_t used = 0;
+    const double mb = std::stod(text.substr(at), &used);
+    EXPECT_EQ(static_cast<std::int64_t>(mb * 1024 * 1024), bucket.bytes().count());
+    at += used + 2;
+  }
 }
 
 }  // namespace

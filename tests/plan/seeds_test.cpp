@@ -50,14 +50,14 @@ double step(std::size_t size, double latency_s, bool overlap) {
 }
 
 std::pair<std::size_t, double> best(double latency_s, bool overlap) {
-  std::pair<std::size_t, double> found{0, INFINITY};
-  for (std::size_t size = 1; size <= kLayers; ++size) {
-    const double time = step(size, latency_s, overlap);
-    if (time < found.second - 1e-15) {
-      found = {size, time};
+  std::vector<ReadyBytes> gradients = layers();
+  if (!overlap) {
+    for (ReadyBytes& gradient : gradients) {
+      gradient.ready = Seconds(kCompute * kLayers);
     }
   }
-  return found;
+  const EvenBuckets found = best_even_buckets(gradients, cost(latency_s).lines()[0]);
+  return {found.gradients_each, found.communication_end.count()};
 }
 
 TEST(Seed, SimulateStepOf48Layers) {
@@ -95,6 +95,10 @@ TEST(Seed, FindBest) {
   EXPECT_EQ(best(2e-4, true).first, 1U);
   EXPECT_EQ(best(5e-3, false).first, 48U);
   EXPECT_EQ(best(5e-3, true).first, 2U);
+  EXPECT_NEAR(best(2e-4, false).second, 0.25662450944000015, 1e-12);
+  EXPECT_NEAR(best(2e-4, true).second, 0.19354217728000014, 1e-12);
+  EXPECT_NEAR(best(5e-3, false).second, 0.2614245094400002, 1e-12);
+  EXPECT_NEAR(best(5e-3, true).second, 0.19968435456000014, 1e-12);
   // No uneven buckets do better than the best even ones here.
   const Bucketing optimum = earliest_buckets(layers(), cost(5e-3));
   EXPECT_NEAR(optimum.communication_end.count(), best(5e-3, true).second, 1e-12);
