@@ -73,7 +73,9 @@ std::string next_of(const AnalyzeFlags& flags, const Explanation& explanation) {
            std::string(explanation.has_communication() ? "bucket" : "rank");
   }
   arguments.insert(arguments.end(), flags.trace.paths.begin(), flags.trace.paths.end());
-  if (!explanation.has_communication()) {
+  if (explanation.certificate) {
+    arguments.front() = "plan";
+  } else if (!explanation.has_communication()) {
     arguments.emplace_back("--classes");
   } else if (explanation.summary && explanation.summary->buckets.size() > 1) {
     arguments.emplace_back("--per");

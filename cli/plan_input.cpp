@@ -153,6 +153,17 @@ void PlanInput::add_to(CLI::App& app) {
       ->type_name("R=X");
 }
 
+void PlanInput::refuse_model_flags(const std::string& input) const {
+  const AssumedDevice usual;
+  if (device.batch != usual.batch || device.flops_per_s != usual.flops_per_s || mfu > 0.0) {
+    refuse("times that were measured need no assumed device or batch",
+           "--batch, --device-flops, --flops, --mfu",
+           input,
+           "a model's name or table",
+           "--compute-speed and --compute-s stretch measured times");
+  }
+}
+
 void PlanInput::require_profile() const {
   if (trace.paths.empty()) {
     refuse("nothing to work on",
@@ -198,6 +209,9 @@ PlanInput::Loaded PlanInput::load(bool quiet) const {
   }
   std::optional<ExchangeCosts> fitted;
   if (trace.paths.size() == 1 && names_profile(trace.paths[0])) {
+    if (!names_model(trace.paths[0])) {
+      refuse_model_flags("a step profile");
+    }
     AssumedDevice assumed = device;
     assumed.flops_per_s *= mfu > 0.0 ? mfu : 1.0;
     loaded.profile = load_profile(trace.paths[0], assumed);
@@ -206,7 +220,9 @@ PlanInput::Loaded PlanInput::load(bool quiet) const {
     if (!quiet) {
       std::fputs(warnings_of(read).c_str(), stderr);
     }
-    loaded.profile = step_profile_of_trace(read.timeline);
+    refuse_model_flags("a trace");
+    loaded.profile = planning_profile_of_trace(read.timeline);
+    loaded.options.optimizer_per_bucket = false;  // as the frameworks that write traces
     const Explanation explanation = explain(read.timeline);
     loaded.measured = explanation.summary;
     if (explanation.fitted) {

@@ -35,6 +35,8 @@ struct PlanInput {
   void add_to(CLI::App& app);
   /// @throws Error kInvalidArgument when nothing was named.
   void require_profile() const;
+  /// @throws Error kInvalidArgument when flags are given that mean something for a model only.
+  void refuse_model_flags(const std::string& input) const;
 
   /// All of it, read and checked.
   struct Loaded {

@@ -62,6 +62,11 @@ bool names_profile(const std::string& argument) {
           text.find("\"stretto.timeline/") == std::string_view::npos);
 }
 
+bool names_model(const std::string& argument) {
+  return is_model(argument) || !std::filesystem::exists(argument) ||
+         read_file(argument, "PROFILE").find("\"stretto.step_profile/") == std::string::npos;
+}
+
 std::string model_list() {
   std::string names;
   for (const std::string& name : model_names()) {

@@ -14,6 +14,9 @@ namespace stretto::cli {
 /// Whether `argument` is one of those, and not a trace.
 [[nodiscard]] bool names_profile(const std::string& argument);
 
+/// Whether it is a model's name or table, whose times are assumed, and not a step profile.
+[[nodiscard]] bool names_model(const std::string& argument);
+
 /// `bert_large, gpt2_124m, ...`
 [[nodiscard]] std::string model_list();
 

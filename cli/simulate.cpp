@@ -2,6 +2,7 @@
 #include "stretto/simulate/simulate.hpp"
 
 #include <chrono>
+#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -91,6 +92,10 @@ int run_simulate(const SimulateFlags& flags, const Context& context) {
   const auto begin = std::chrono::steady_clock::now();
   const Simulation simulation =
       simulate(loaded.profile, loaded.costs, resolved.plan, loaded.options);
+  if (!simulation.steady) {
+    std::fputs("warning: steps did not come to repeat; their length is the mean of the last 31\n",
+               stderr);
+  }
   const Seconds elapsed = std::chrono::steady_clock::now() - begin;
   AnalyzeOptions analysis;
   analysis.samples_per_step =

@@ -14,6 +14,8 @@
 namespace stretto {
 namespace {
 
+constexpr int kPieces = 8;
+
 /// The recorded step with its buckets cut into pieces, and the plan that it ran with.
 struct Recorded {
   StepProfile profile;
@@ -47,6 +49,12 @@ Recorded cut(const StepProfile& whole, int pieces) {
     before = bucket.ready;
   }
   recorded.plan.origin = "as recorded";
+  if (pieces > 1 && whole.tensors.size() > 1) {
+    recorded.profile.assumptions +=
+        "; gradients inside a bucket are taken to become ready evenly between the bucket before "
+        "and "
+        "its own time, the first bucket is kept whole";
+  }
   recorded.plan.tensors = tensors_of(recorded.profile);
   return recorded;
 }
@@ -75,14 +83,17 @@ ExchangeCosts costs_of(const FittedExchange& fitted, int ranks) {
   return costs;
 }
 
+StepProfile planning_profile_of_trace(const Timeline& timeline, int pieces) {
+  return cut(step_profile_of_trace(timeline), std::max(1, pieces)).profile;
+}
+
 std::optional<Certificate> certify(const Timeline& timeline,
                                    const Summary& summary,
-                                   const ExchangeCosts& costs,
-                                   int pieces) {
+                                   const ExchangeCosts& costs) {
   if (!is_all_reduce_only(summary)) {
     return std::nullopt;
   }
-  const Recorded recorded = cut(step_profile_of_trace(timeline), std::max(1, pieces));
+  const Recorded recorded = cut(step_profile_of_trace(timeline), kPieces);
   SimulateOptions options;
   options.optimizer_per_bucket = false;
   options.recorded_ranks = 0;

@@ -31,13 +31,18 @@ struct Certificate {
 /// an all_reduce.
 [[nodiscard]] ExchangeCosts costs_of(const FittedExchange& fitted, int ranks);
 
+/// The step of a trace for planning: as step_profile_of_trace(), with each bucket but the first in
+/// `pieces` equal parts that become ready evenly between the ready time of the bucket before and
+/// its own. Where in that time they really do, a trace does not say; assumptions says what was
+/// taken.
+/// @throws Error as step_profile_of_trace().
+[[nodiscard]] StepProfile planning_profile_of_trace(const Timeline& timeline, int pieces = 8);
+
 /// Absent where the recording does not say enough: no marked steps, no costs, no all_reduce of
-/// known size, or gradients that travel in another way.
-/// @param pieces A bucket's gradients are taken to become ready in so many equal parts, evenly
-///        between the ready time of the bucket before and its own; the first bucket stays whole.
+/// known size, or gradients that travel in another way. Of the step it takes what
+/// planning_profile_of_trace() does.
 [[nodiscard]] std::optional<Certificate> certify(const Timeline& timeline,
                                                  const Summary& summary,
-                                                 const ExchangeCosts& costs,
-                                                 int pieces = 8);
+                                                 const ExchangeCosts& costs);
 
 }  // namespace stretto

@@ -333,6 +333,7 @@ class Analyze(CliTest):
 
 class Plan(CliTest):
     MACHINE = "8@5Gbit/s,50us"
+    TRACES = pathlib.Path(__file__).parents[2] / "examples" / "traces"
     KEYS = (
         "model ranks predicted_step_s optimum_s bound_s bound_gap_ratio optimum_gap_ratio buckets emit".split()
     )
@@ -417,7 +418,7 @@ class Plan(CliTest):
         self.assertIn("batch: ", done.stdout)
 
     def test_a_trace_needs_no_machine_and_certifies(self):
-        traces = pathlib.Path(__file__).parents[2] / "examples" / "traces"
+        traces = self.TRACES
         analyzed = self.result(stretto("analyze", traces, "--json"))
         certificate = analyzed["certificate"]
         self.assertAlmostEqual(certificate["exposed_now_s"], analyzed["summary"]["exposed_s"])
@@ -426,6 +427,9 @@ class Plan(CliTest):
         self.assertIn("DistributedDataParallel(", certificate["settings"])
         document = self.plan(traces)
         self.assertIn("measured", document["machine"])
+        # One model for both: what analyze promises is what plan predicts.
+        self.assertAlmostEqual(document["exposed_s"], certificate["exposed_best_s"])
+        self.assertEqual(document["emit"]["ddp"]["text"], certificate["settings"])
         done = stretto("plan", traces, "--check", traces)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("achieved", done.stdout)
@@ -461,6 +465,7 @@ class Plan(CliTest):
             (("--layouts", "--machine", "dgx-a100", "--shape", "layers=2"), 2, "hidden=N"),
             (("resnet50", "--layouts", "--machine", "dgx-a100"), 2, "transformer"),
             (("resnet50", "--machine", self.MACHINE, "--check", "x"), 2, "another trace"),
+            ((self.TRACES, "--batch", 8), 2, "--compute-speed"),
         ):
             done = stretto("plan", *arguments)
             self.assertEqual(done.returncode, code, (arguments, done.stderr))
