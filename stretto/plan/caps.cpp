@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <set>
+#include <span>
+#include <vector>
+
+#include "stretto/plan/bucketing.hpp"
+#include "stretto/plan/fixed_plans.hpp"
+#include "stretto/plan/planner.hpp"
+#include "stretto/plan/problem.hpp"
+
+namespace stretto {
+namespace {
+
+using detail::Evaluator;
+using detail::Problem;
+
+constexpr Bytes kDdpFirstCap(1 << 20);
+
+/// Of the caps in [low, high), the shortest decimal number of MiB; low if that takes more than 6
+/// digits behind the point.
+Bytes roundest(Bytes low, Bytes high) {
+  constexpr double kMiB = 1 << 20;
+  for (double unit = 1.0; unit > 1e-7; unit /= 10.0) {
+    const double units = std::ceil(static_cast<double>(low.count()) / kMiB / unit - 1e-9);
+    const Bytes cap(static_cast<std::int64_t>(units * unit * kMiB));
+    if (cap >= low && cap < high) {
+      return cap;
+    }
+  }
+  return low;
+}
+
+/// Sizes at which PyTorch's rule cuts differently, in increasing order.
+std::vector<Bytes> caps_to_try(const StepProfile& profile) {
+  constexpr std::size_t kMostTensors = 256;
+  constexpr int kGeometric = 1024;
+  std::set<std::int64_t> sizes;
+  const std::size_t count = profile.tensors.size();
+  if (count <= kMostTensors) {
+    for (std::size_t i = 0; i < count; ++i) {
+      std::int64_t sum = 0;
+      for (std::size_t j = i; j < count; ++j) {
+        sum += profile.tensors[j].bytes().count();
+        sizes.insert(std::max<std::int64_t>(1, sum));
+      }
+    }
+  } else {
+    const auto total = static_cast<double>(std::max<std::int64_t>(2, profile.bytes().count()));
+    for (int k = 0; k <= kGeometric; ++k) {
+      sizes.insert(static_cast<std::int64_t>(std::pow(total, 0.25 + 0.75 * k / kGeometric)));
+    }
+  }
+  std::vector<Bytes> caps;
+  caps.reserve(sizes.size());
+  for (const std::int64_t size : sizes) {
+    caps.emplace_back(size);
+  }
+  return caps;
+}
+
+/// Where PyTorch's rule cuts gradients of one dtype.
+std::vector<std::size_t> ddp_ends(std::span<const ReadyBytes> gradients, Bytes cap, Bytes first) {
+  std::vector<std::size_t> ends;
+  Bytes open;
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    open += gradients[i].bytes;
+    if (open >= (ends.empty() ? first : cap)) {
+      ends.push_back(i + 1);
+      open = Bytes(0);
+    }
+  }
+  if (ends.empty() || ends.back() != gradients.size()) {
+    ends.push_back(gradients.size());
+  }
+  return ends;
+}
+
+}  // namespace
+
+std::vector<SweepPoint> sweep_caps(const StepProfile& profile,
+                                   const ExchangeCosts& costs,
+                                   const SimulateOptions& options,
+                                   bool split,
+                                   Bytes least,
+                                   int per_factor_of_two) {
+  const Evaluator evaluate(profile, costs, options);
+  const std::vector<TensorSpec> tensors = tensors_of(profile);
+  const Bytes total = profile.bytes();
+  std::vector<SweepPoint> points;
+  for (int k = 0;; ++k) {
+    const double factor = std::pow(2.0, static_cast<double>(k) / per_factor_of_two);
+    const Bytes cap(static_cast<std::int64_t>(static_cast<double>(least.count()) * factor));
+    const Bytes used = std::max(Bytes(1), std::min(cap, total));
+    const Plan plan = uniform_plan(tensors, used, split);
+    points.push_back({used, plan.buckets.size(), evaluate.step(plan)});
+    if (cap >= total) {
+      return points;
+    }
+  }
+}
+
+BestCap best_ddp_cap(const StepProfile& profile,
+                     const ExchangeCosts& costs,
+                     const SimulateOptions& options,
+                     bool own_first) {
+  const Evaluator evaluate(profile, costs, options);
+  const Problem problem = detail::problem_of(profile, options);
+  const ExchangeTime& cost = detail::gradient_cost(costs, options);
+  const bool exact = detail::is_exact(profile, costs, options);
+  const std::vector<TensorSpec> tensors = tensors_of(profile);
+  const std::vector<Bytes> caps = caps_to_try(profile);
+  // Times that differ by rounding are equal: of those the largest cap, which launches least.
+  double best_end = 0.0;
+  std::size_t best = caps.size();
+  std::vector<std::size_t> best_ends;
+  const std::size_t stride = exact ? 1 : std::max<std::size_t>(1, caps.size() / 64);
+  for (std::size_t k = 0; k < caps.size(); k += stride) {
+    const Bytes first = own_first ? kDdpFirstCap : caps[k];
+    const std::vector<std::size_t> ends = ddp_ends(problem.gradients, caps[k], first);
+    const double end =
+        exact ? std::max(problem.compute_end, communication_end(problem.gradients, ends, cost))
+                    .count()
+              : evaluate.step(ddp_plan(tensors, caps[k], first)).count();
+    if (best == caps.size() || end <= best_end * (1.0 + 1e-12)) {
+      best_end = best == caps.size() ? end : std::min(best_end, end);
+      best = k;
+      best_ends = ends;
+    }
+  }
+  BestCap result;
+  result.cap = caps[best];
+  if (exact && best > 0) {
+    // Down to the cap before it, exclusive, everything closes where this one does.
+    result.cap = roundest(caps[best - 1] + Bytes(1), caps[best] + Bytes(1));
+  }
+  result.first_cap = own_first ? kDdpFirstCap : result.cap;
+  result.plan = ddp_plan(tensors, result.cap, result.first_cap);
+  result.step = evaluate.step(result.plan);
+  return result;
+}
+
+}  // namespace stretto
