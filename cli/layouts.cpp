@@ -55,6 +55,7 @@ constexpr std::array kFields = {
 TransformerShape shape_from_text(const std::string& text) {
   TransformerShape shape;
   std::vector<std::string_view> names;
+  names.reserve(kFields.size());
   std::vector<bool> given(kFields.size(), false);
   for (const Field& field : kFields) {
     names.push_back(field.name);

@@ -50,7 +50,7 @@ struct PlanInput {
   [[nodiscard]] Loaded load(bool quiet) const;
 
   /// Costs of the loaded machine, as the what-ifs want it, with one algorithm.
-  [[nodiscard]] ExchangeCosts costs_on(const Machine& machine,
+  [[nodiscard]] ExchangeCosts costs_on(const Machine& on,
                                        Algorithm chosen,
                                        const StepProfile& profile) const;
 };

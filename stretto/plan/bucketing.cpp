@@ -306,7 +306,7 @@ UpdatedBucketing buckets_before_update(std::span<const ReadyBytes> gradients,
                                        double update_s_per_byte) {
   const Prefixes prefixes(gradients);
   const std::size_t count = prefixes.count();
-  const double total = static_cast<double>(prefixes.bytes.back());
+  const auto total = static_cast<double>(prefixes.bytes.back());
   Bucketing best = earliest_buckets(gradients, cost);
   const auto step_end = [&](const Bucketing& cut) {
     double channel = 0.0;

@@ -24,7 +24,8 @@ constexpr Bytes kDdpFirstCap(1 << 20);
 /// digits behind the point.
 Bytes roundest(Bytes low, Bytes high) {
   constexpr double kMiB = 1 << 20;
-  for (double unit = 1.0; unit > 1e-7; unit /= 10.0) {
+  double unit = 1.0;
+  for (int digits = 0; digits <= 6; ++digits, unit /= 10.0) {
     const double units = std::ceil(static_cast<double>(low.count()) / kMiB / unit - 1e-9);
     const Bytes cap(static_cast<std::int64_t>(units * unit * kMiB));
     if (cap >= low && cap < high) {

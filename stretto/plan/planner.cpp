@@ -59,12 +59,12 @@ struct Scenario {
   double latency = 1.0;
   double per_byte = 1.0;
 };
-constexpr Scenario kScenarios[] = {{"compute", 0.8, 1 / 0.8},
-                                   {"compute", 1.2, 1 / 1.2},
-                                   {"bandwidth", 0.8, 1.0, 1.0, 1 / 0.8},
-                                   {"bandwidth", 1.2, 1.0, 1.0, 1 / 1.2},
-                                   {"latency", 0.8, 1.0, 1 / 0.8, 1.0},
-                                   {"latency", 1.2, 1.0, 1 / 1.2, 1.0}};
+constexpr std::array kScenarios = {Scenario{"compute", 0.8, 1 / 0.8},
+                                   Scenario{"compute", 1.2, 1 / 1.2},
+                                   Scenario{"bandwidth", 0.8, 1.0, 1.0, 1 / 0.8},
+                                   Scenario{"bandwidth", 1.2, 1.0, 1.0, 1 / 1.2},
+                                   Scenario{"latency", 0.8, 1.0, 1 / 0.8, 1.0},
+                                   Scenario{"latency", 1.2, 1.0, 1 / 1.2, 1.0}};
 
 std::vector<ReadyBytes> times(std::vector<ReadyBytes> gradients, double factor) {
   for (ReadyBytes& gradient : gradients) {

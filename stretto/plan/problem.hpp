@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 #include "stretto/base/units.hpp"
@@ -39,8 +40,8 @@ inline constexpr std::size_t kMostTensorsToBisect = 4096;
 /// Evaluates plans of one profile, as the caller's options ask.
 class Evaluator {
  public:
-  Evaluator(const StepProfile& profile, const ExchangeCosts& costs, const SimulateOptions& options)
-      : profile_(profile), costs_(costs), options_(options) {
+  Evaluator(const StepProfile& profile, const ExchangeCosts& costs, SimulateOptions options)
+      : profile_(profile), costs_(costs), options_(std::move(options)) {
     options_.recorded_ranks = 0;
   }
   [[nodiscard]] Seconds step(const Plan& plan) const {

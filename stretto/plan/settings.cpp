@@ -54,7 +54,7 @@ std::string mib(Bytes size) {
   const double exact = static_cast<double>(size.count()) / kMiB;
   double unit = 1.0;
   for (int digits = 0; digits < 15; ++digits, unit *= 10.0) {
-    const std::string text = fmt::format("{:.{}f}", std::ceil(exact * unit) / unit, digits);
+    std::string text = fmt::format("{:.{}f}", std::ceil(exact * unit) / unit, digits);
     if (static_cast<std::int64_t>(std::stod(text) * kMiB) == size.count()) {
       return text;
     }
@@ -65,7 +65,8 @@ std::string mib(Bytes size) {
 /// The roundest number of MiB near the best cap that costs at most a thousandth of the step.
 BestCap rounded(const Trial& trial, const BestCap& best) {
   const double mib = static_cast<double>(best.cap.count()) / kMiB;
-  for (double unit = std::pow(10.0, std::floor(std::log10(mib))); unit > 1e-3; unit /= 10.0) {
+  double unit = std::pow(10.0, std::floor(std::log10(mib)));
+  for (int digits = 1; digits <= 5; ++digits, unit /= 10.0) {
     const double nearest = std::round(mib / unit);
     for (const double units : {nearest, nearest + 1.0, nearest - 1.0}) {
       const Bytes cap(static_cast<std::int64_t>(units * unit * kMiB));

@@ -160,6 +160,7 @@ std::string text_sweep(const PlanResult& result,
       });
   Rows rows = {{"bucket size", "", "buckets", "step", "over the optimum"}};
   std::vector<std::pair<SweepPoint, std::string>> shown;
+  shown.reserve(points.size());
   for (const SweepPoint& point : points) {
     shown.emplace_back(point, &point == &*best ? "<- best uniform size" : "");
   }

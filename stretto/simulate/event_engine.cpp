@@ -223,9 +223,10 @@ class Simulator {
 
   /// Carries out the next event. False when there is none.
   bool step() {
-    const double compute_at = computing_.empty()
-                                  ? kNever
-                                  : now_ + std::max(0.0, computing_.top().first - worked_) / rate();
+    double compute_at = kNever;
+    if (!computing_.empty()) {
+      compute_at = now_ + std::max(0.0, computing_.top().first - worked_) / rate();
+    }
     const double arrival_at = arriving_.empty() ? kNever : arriving_.top().first;
     const double next = std::min({compute_at, arrival_at, wire_free_});
     if (next == kNever) {

@@ -319,8 +319,9 @@ Simulation simulate(const StepProfile& profile,
     result.step = Seconds(begins[shown + 1] - begins[shown]);
     result.steady = !across || steady(begins);
     if (!result.steady) {
-      result.step = Seconds((begins[shown + 1] - begins[steps / 2]) /
-                            static_cast<double>(shown + 1 - steps / 2));
+      const std::size_t half = steps / 2;
+      result.step =
+          Seconds((begins[shown + 1] - begins[half]) / static_cast<double>(shown + 1 - half));
     }
     double communication_end = begins[shown];
     for (std::size_t x = 0; x < program.exchanges.size(); ++x) {
