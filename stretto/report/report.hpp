@@ -8,9 +8,10 @@
 
 #include "stretto/data/summary.hpp"
 #include "stretto/data/timeline.hpp"
-#include "stretto/simulate/validate.hpp"
 
 namespace stretto {
+
+struct ValidationRow;
 
 /// Chrome trace JSON that Perfetto opens without errors: one process per rank; on a thread no two
 /// slices overlap (communication that does is spread over several); arrows from a bucket's last

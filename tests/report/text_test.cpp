@@ -10,6 +10,7 @@
 #include "stretto/base/error.hpp"
 #include "stretto/report/cells.hpp"
 #include "stretto/report/report.hpp"
+#include "stretto/simulate/validate.hpp"
 
 namespace stretto {
 namespace {
