@@ -73,6 +73,7 @@ class Doctor {
         look_at_schedule(*all_.summary);
         look_at_last_bucket(*all_.summary);
         look_at_pattern(*all_.summary);
+        look_at_modules(*all_.summary);
       }
       look_at_cost();
       look_at_stragglers();
@@ -104,7 +105,7 @@ class Doctor {
     }
     for (Diagnosis& diagnosis : all_.diagnoses) {
       for (const std::string_view id :
-           {"latency_bound", "straggler", "uneven_collectives", "slow_group"}) {
+           {"exposed_module", "latency_bound", "straggler", "uneven_collectives", "slow_group"}) {
         if (diagnosis.id == id) {
           diagnosis.weight = Weight::kNote;
         }
@@ -368,6 +369,46 @@ class Doctor {
                "set_modules_to_forward_prefetch, "
                "set_modules_to_backward_prefetch)"
              : ""});
+  }
+
+  void look_at_modules(const Summary& s) {
+    if (all_.modules.empty() || all_.modules.front().exposed_share.count() <= 0.0) {
+      return;
+    }
+    std::map<std::string, double> modules;
+    for (const ModuleSummary& module : all_.modules) {
+      modules[module.module] += module.exposed_share.count();
+    }
+    const auto most =
+        std::max_element(modules.begin(), modules.end(), [](const auto& a, const auto& b) {
+          return a.second < b.second;
+        });
+    std::string evidence;
+    Collective first = Collective::kNone;
+    for (const ModuleSummary& module : all_.modules) {
+      if (module.module == most->first && module.exposed_share.count() > 0.0) {
+        first = evidence.empty() ? module.collective : first;
+        evidence += fmt::format("{}{} of {} of {}",
+                                evidence.empty() ? "" : ", ",
+                                format(module.exposed_share),
+                                format(module.total),
+                                to_string(module.collective));
+      }
+    }
+    say({"exposed_module",
+         Weight::kCause,
+         fmt::format("Of the modules that FSDP shards, {} is waited for most", quote(most->first)),
+         fmt::format(
+             "{} of {} exposed: {}", format(Seconds(most->second)), format(s.exposed), evidence),
+         fmt::format("the most of {} {} (--per module)",
+                     modules.size(),
+                     modules.size() == 1 ? "module" : "modules"),
+         first == Collective::kAllGather
+             ? "Gather it earlier (FSDP2: set_modules_to_forward_prefetch and "
+               "set_modules_to_backward_prefetch of the modules that run before it), or keep "
+               "it gathered (reshard_after_forward=False)"
+             : "Shard it in smaller modules, so that its gradients are on their way before its "
+               "backward ends"});
   }
 
   void look_at_stragglers() {

@@ -10,6 +10,7 @@
 #include "stretto/analyze/certificate.hpp"
 #include "stretto/analyze/collectives.hpp"
 #include "stretto/analyze/devices.hpp"
+#include "stretto/analyze/modules.hpp"
 #include "stretto/data/summary.hpp"
 #include "stretto/data/timeline.hpp"
 
@@ -48,6 +49,7 @@ struct Explanation {
   std::vector<DeviceTotals> devices;
   std::vector<HostTotals> hosts;
   CollectiveReport collectives;
+  std::vector<ModuleSummary> modules;      ///< Most exposed first; empty without FSDP.
   std::optional<FittedExchange> fitted;    ///< From the recording's own collectives.
   std::optional<Certificate> certificate;  ///< Absent where it is not known what exchanges cost.
   std::optional<Slowdown> slowdown;

@@ -22,6 +22,9 @@ std::string field(Seconds time) {
 std::string field(const std::optional<BytesPerSecond>& rate) {
   return rate ? fmt::format("{}", rate->value()) : std::string();
 }
+std::string field(double number) {
+  return fmt::format("{}", number);
+}
 std::string field(std::int64_t number) {
   return std::to_string(number);
 }
@@ -137,6 +140,18 @@ std::string csv_table(const Explanation& explanation,
                b.exposed,
                to_string(b.waited_for));
         }
+      }
+      break;
+    case Per::kModule:
+      text = "module,collective,calls,bytes,total_s,exposed_share_s\r\n";
+      for (const ModuleSummary& m : explanation.modules) {
+        line(text,
+             m.module,
+             to_string(m.collective),
+             m.calls,
+             m.bytes.count(),
+             m.total,
+             m.exposed_share);
       }
       break;
   }

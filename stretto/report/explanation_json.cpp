@@ -2,6 +2,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -37,6 +38,19 @@ ordered_json collectives_json(const CollectiveReport& report) {
                     {"matched", kind.matched},
                     {"algbw_bytes_per_s", or_null(kind.algorithm_bandwidth)},
                     {"busbw_bytes_per_s", or_null(kind.bus_bandwidth)}});
+  }
+  return list;
+}
+
+ordered_json modules_json(const std::vector<ModuleSummary>& modules) {
+  ordered_json list = ordered_json::array();
+  for (const ModuleSummary& module : modules) {
+    list.push_back({{"module", module.module},
+                    {"collective", to_string(module.collective)},
+                    {"calls", module.calls},
+                    {"bytes", module.bytes.count()},
+                    {"total_s", module.total.count()},
+                    {"exposed_share_s", module.exposed_share.count()}});
   }
   return list;
 }
@@ -112,6 +126,7 @@ std::string to_json(const Explanation& explanation) {
                                  {"summary", std::move(summary)},
                                  {"least_exposed_s", or_null(explanation.least_exposed())},
                                  {"buckets", std::move(buckets)},
+                                 {"modules", modules_json(explanation.modules)},
                                  {"collectives", collectives_json(explanation.collectives)},
                                  {"matched", explanation.collectives.matched},
                                  {"unmatched", explanation.collectives.unmatched},

@@ -108,6 +108,20 @@ Rows waiting_rows(const CollectiveReport& report, std::size_t most) {
   return rows;
 }
 
+Rows module_rows(const std::vector<ModuleSummary>& modules, std::size_t most) {
+  Rows rows = {{"module", "collective", "calls", "size", "total", "exposed"}};
+  for (std::size_t i = 0; i < std::min(most, modules.size()); ++i) {
+    const ModuleSummary& module = modules[i];
+    rows.push_back({module.module,
+                    std::string(to_string(module.collective)),
+                    fmt::format("{:.4g}", module.calls),
+                    size_of(module.bytes),
+                    format(module.total),
+                    format(module.exposed_share)});
+  }
+  return rows;
+}
+
 std::string and_more(std::size_t all, std::string_view what) {
   return all > kMostRows ? fmt::format("and {} more {}\n", all - kMostRows, what) : std::string();
 }
@@ -291,6 +305,12 @@ std::string text_explanation(const Explanation& explanation) {
       section("per step, the most exposed:\n" + bucket_table(*explanation.summary));
     }
   }
+  if (!explanation.modules.empty()) {
+    section(std::string("FSDP modules, ") +
+            (explanation.steps_marked ? "per step" : "in the whole recording") +
+            ", the most exposed first:\n" + table(module_rows(explanation.modules, kMostRows)) +
+            and_more(explanation.modules.size(), "rows (--per module)"));
+  }
   if (!explanation.devices.empty()) {
     section("whole recording, by device:\n" + table(device_rows(explanation)));
   } else if (!explanation.hosts.empty()) {
@@ -340,6 +360,10 @@ std::string text_table(const Explanation& explanation,
       return table(collective_rows(explanation.collectives, explanation.collectives.kinds.size()));
     case Per::kBucket:
       return explanation.summary ? table(bucket_rows(*explanation.summary)) : std::string();
+    case Per::kModule:
+      return explanation.modules.empty()
+                 ? std::string("no range of FSDP in the trace names a module\n")
+                 : table(module_rows(explanation.modules, explanation.modules.size()));
   }
   return {};
 }
