@@ -52,6 +52,11 @@ std::string bucket_name(const BucketSummary& bucket) {
                      bucket.bytes > Bytes(0) ? format(bucket.bytes) : "size not recorded");
 }
 
+/// When it was ready, or as early as is known to be before it began.
+Seconds asked_at(const BucketSummary& bucket) {
+  return bucket.ready.value_or(bucket.launched);
+}
+
 class Doctor {
  public:
   Doctor(const Timeline& timeline, Explanation& explanation)
@@ -181,9 +186,10 @@ class Doctor {
     for (const BucketSummary& bucket : s.buckets) {
       if (bucket.waited_for == WaitedFor::kLaunch) {
         // Launched that much earlier, it would end that much earlier at most.
-        saved += std::min(bucket.exposed, bucket.launched - bucket.ready).count();
+        const Seconds late = bucket.launched - bucket.ready.value_or(bucket.launched);
+        saved += std::min(bucket.exposed_share, late).count();
       }
-      sum += bucket.exposed.count();
+      sum += bucket.exposed_share.count();
     }
     if (sum <= 0.0) {
       return;
@@ -212,7 +218,7 @@ class Doctor {
         ++exchanges;
         // Metrics and flags are reduced after the gradients; they are small.
         if (bucket.bytes.count() > kSmallBytes &&
-            (last == nullptr || bucket.ready >= last->ready)) {
+            (last == nullptr || asked_at(bucket) >= asked_at(*last))) {
           last = &bucket;
         }
       }
@@ -221,7 +227,7 @@ class Doctor {
       return;
     }
     const double share = static_cast<double>(last->bytes.count()) / bytes;
-    const double blame = last->exposed / s.exposed;
+    const double blame = s.exposed_ratio(*last).value_or(0.0);
     if (share > kFatLast && blame > kFatLastExposed) {
       say({"fat_last_bucket",
            Weight::kFirst,
@@ -231,7 +237,7 @@ class Doctor {
                        bucket_name(*last),
                        percent(share),
                        percent(blame),
-                       format(std::max(Seconds(0), s.step - last->ready))),
+                       format(std::max(Seconds(0), s.step - asked_at(*last)))),
            fmt::format("more than {} of the bytes and {} of the exposed time",
                        percent(kFatLast),
                        percent(kFatLastExposed)),
@@ -323,7 +329,7 @@ class Doctor {
     for (const BucketSummary& bucket : s.buckets) {
       auto& [count, exposed] = kinds[bucket.collective];
       ++count;
-      exposed += bucket.exposed.count();
+      exposed += bucket.exposed_share.count();
     }
     const bool gathers = kinds[Collective::kAllGather].first > 0;
     const bool scatters = kinds[Collective::kReduceScatter].first > 0;
@@ -335,19 +341,13 @@ class Doctor {
     std::string evidence;
     for (const auto& [collective, numbers] : kinds) {
       if (numbers.first > 0) {
-        evidence += fmt::format("{}{} {} per step, exposed {}",
+        evidence += fmt::format("{}{} {} {}, exposed {}",
                                 evidence.empty() ? "" : "; ",
                                 numbers.first,
                                 to_string(collective),
+                                all_.steps_marked ? "per step" : "in the whole recording",
                                 format(Seconds(numbers.second)));
       }
-    }
-    double sum = 0.0;
-    for (const auto& [collective, numbers] : kinds) {
-      sum += numbers.second;
-    }
-    if (sum > s.exposed.count()) {
-      evidence += fmt::format("; {} in all, for some run at once or vary", format(s.exposed));
     }
     say({"pattern",
          Weight::kNote,
@@ -597,7 +597,7 @@ class Doctor {
         all_.summary ? all_.summary->step.count() * all_.summary->steps * all_.summary->ranks : 0.0;
     if (copies > 0 && step > 0.0 && seconds / step > kCopies) {
       say({"bucket_copies",
-           Weight::kCause,
+           all_.has_communication() ? Weight::kCause : Weight::kNote,
            "DDP copies every gradient into its bucket and back",
            fmt::format(
                "{} copies, {} of the steps' time on the host", copies, percent(seconds / step)),

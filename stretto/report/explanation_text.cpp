@@ -4,12 +4,12 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "stretto/report/explanation.hpp"
-#include "stretto/report/names.hpp"
 #include "stretto/report/report.hpp"
 
 namespace stretto {
@@ -19,6 +19,10 @@ constexpr std::size_t kMostRows = 10;
 
 std::string percent(double ratio) {
   return fmt::format("{:.1f} %", 100.0 * ratio);
+}
+
+std::string_view per_step(const Explanation& explanation) {
+  return explanation.steps_marked ? "per step" : "in the whole recording";
 }
 
 std::string size_of(Bytes bytes) {
@@ -167,9 +171,9 @@ std::string certificate_of(const Certificate& certificate) {
 const BucketSummary* most_exposed(const Summary& summary) {
   const auto most = std::max_element(
       summary.buckets.begin(), summary.buckets.end(), [](const auto& a, const auto& b) {
-        return a.exposed < b.exposed;
+        return a.exposed_share < b.exposed_share;
       });
-  return most == summary.buckets.end() || most->exposed.count() <= 0.0 ? nullptr : &*most;
+  return most == summary.buckets.end() || most->exposed_share.count() <= 0.0 ? nullptr : &*most;
 }
 
 Rows step_rows(const std::vector<StepNumbers>& steps) {
@@ -184,32 +188,6 @@ Rows step_rows(const std::vector<StepNumbers>& steps) {
                     format(step.communication),
                     format(step.exposed),
                     std::to_string(step.launches)});
-  }
-  return rows;
-}
-
-Rows bucket_rows(const Summary& summary) {
-  Rows rows = {{"bucket",
-                "what",
-                "size",
-                "ready",
-                "launched",
-                "started",
-                "ended",
-                "on the wire",
-                "exposed",
-                "began after"}};
-  for (const BucketSummary& bucket : summary.buckets) {
-    rows.push_back({std::to_string(bucket.bucket),
-                    std::string(to_string(bucket.collective)),
-                    size_of(bucket.bytes),
-                    format(bucket.ready),
-                    format(bucket.launched),
-                    format(bucket.started),
-                    format(bucket.ended),
-                    format(bucket.transfer),
-                    format(bucket.exposed),
-                    std::string(detail::words_of(bucket.waited_for))});
   }
   return rows;
 }
@@ -241,7 +219,7 @@ std::string verdict(const Explanation& explanation) {
   const Summary& s = *explanation.summary;
   std::string text = fmt::format("exposed communication {} {} of {} ({})",
                                  format(s.exposed),
-                                 explanation.steps_marked ? "per step" : "in the whole recording",
+                                 per_step(explanation),
                                  format(s.step),
                                  percent(s.exposed / s.step));
   if (const auto& certificate = explanation.certificate) {
@@ -252,7 +230,7 @@ std::string verdict(const Explanation& explanation) {
     text += fmt::format("; no schedule of these exchanges could wait less than {}", format(*least));
   }
   if (const BucketSummary* most = most_exposed(s); most != nullptr && s.buckets.size() > 1) {
-    const double share = std::min(1.0, most->exposed / s.exposed);
+    const double share = s.exposed_ratio(*most).value_or(0.0);
     text += fmt::format("; {} of it ({}) in bucket {} of {}",
                         share > 0.5 ? "most" : "the largest part",
                         percent(share),
@@ -276,7 +254,7 @@ std::string text_explanation(const Explanation& explanation) {
     Summary numbers = *explanation.summary;
     numbers.buckets.clear();
     numbers.per_rank.clear();
-    section(text_summary(numbers));
+    section(text_summary(numbers, explanation.steps_marked));
     if (explanation.fitted) {
       text += fmt::format(
           "bound: exchanges cost {} + bytes / {}, fitted to the recording's own all_reduces of {} "
@@ -302,13 +280,13 @@ std::string text_explanation(const Explanation& explanation) {
                     "2.1 and later record them)\n";
     }
     if (!explanation.summary->buckets.empty()) {
-      section("per step, the most exposed:\n" + bucket_table(*explanation.summary));
+      section(std::string(per_step(explanation)) + ", the most exposed:\n" +
+              bucket_table(*explanation.summary));
     }
   }
   if (!explanation.modules.empty()) {
-    section(std::string("FSDP modules, ") +
-            (explanation.steps_marked ? "per step" : "in the whole recording") +
-            ", the most exposed first:\n" + table(module_rows(explanation.modules, kMostRows)) +
+    section("FSDP modules, " + std::string(per_step(explanation)) + ", the most exposed first:\n" +
+            table(module_rows(explanation.modules, kMostRows)) +
             and_more(explanation.modules.size(), "rows (--per module)"));
   }
   if (!explanation.devices.empty()) {
@@ -359,7 +337,8 @@ std::string text_table(const Explanation& explanation,
     case Per::kCollective:
       return table(collective_rows(explanation.collectives, explanation.collectives.kinds.size()));
     case Per::kBucket:
-      return explanation.summary ? table(bucket_rows(*explanation.summary)) : std::string();
+      return explanation.summary ? bucket_table(*explanation.summary, BucketRows::kAll)
+                                 : std::string();
     case Per::kModule:
       return explanation.modules.empty()
                  ? std::string("no range of FSDP in the trace names a module\n")

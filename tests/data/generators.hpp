@@ -181,11 +181,12 @@ inline Summary any_summary() {
   bucket.bucket = 7;
   bucket.collective = any_enum<Collective>(11);
   bucket.bytes = Bytes(*rc::gen::inRange<std::int64_t>(0, 1LL << 62));
-  bucket.ready = time();
+  bucket.ready = maybe();
   bucket.launched = time();
   bucket.started = time();
   bucket.ended = time();
   bucket.exposed = time();
+  bucket.exposed_share = time();
   bucket.transfer = time();
   bucket.waited_for = any_enum<WaitedFor>(4);
   summary.buckets.push_back(bucket);
