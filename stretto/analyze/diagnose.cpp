@@ -35,6 +35,7 @@ constexpr double kSlowed = 1.10;          // kernels beside communication agains
 constexpr double kSlowedMuch = 0.01;      // of the compute is what slowed kernels take longer
 constexpr double kUneven = 2.0;           // p90 against median of same-size transfers
 constexpr double kGroupsUneven = 1.5;     // bus bandwidth of same-size calls of two groups
+constexpr double kAllToAllUneven = 1.5;   // most over mean of bytes of ranks
 constexpr double kCopies = 0.02;          // of the step copies buckets
 constexpr double kUnknownStream = 0.05;   // of the span, on a stream with nothing but one kernel
 constexpr std::int64_t kSmallBytes = 65536;
@@ -82,6 +83,7 @@ class Doctor {
       }
       look_at_cost();
       look_at_stragglers();
+      look_at_all_to_all();
       look_at_streams();
       look_at_slowdown();
       look_at_spread();
@@ -109,8 +111,12 @@ class Doctor {
       return;
     }
     for (Diagnosis& diagnosis : all_.diagnoses) {
-      for (const std::string_view id :
-           {"exposed_module", "latency_bound", "straggler", "uneven_collectives", "slow_group"}) {
+      for (const std::string_view id : {"exposed_module",
+                                        "latency_bound",
+                                        "straggler",
+                                        "uneven_collectives",
+                                        "uneven_all_to_all",
+                                        "slow_group"}) {
         if (diagnosis.id == id) {
           diagnosis.weight = Weight::kNote;
         }
@@ -444,6 +450,38 @@ class Doctor {
          fmt::format("No schedule of communication helps: look at what rank {} does before it "
                      "(stretto analyze --per rank): uneven input, a slow device, its host",
                      worst.rank)});
+  }
+
+  void look_at_all_to_all() {
+    if (!all_.collectives.all_to_all) {
+      return;
+    }
+    const AllToAllBalance& balance = *all_.collectives.all_to_all;
+    const double per_call = balance.max_over_mean_per_call.value_or(1.0);
+    if (std::max(balance.max_over_mean, per_call) <= kAllToAllUneven) {
+      return;
+    }
+    const AllToAllRank& busiest = balance.ranks.front();
+    const AllToAllRank& idlest = balance.ranks.back();
+    const bool always = balance.max_over_mean > kAllToAllUneven;
+    say({"uneven_all_to_all",
+         Weight::kCause,
+         always ? fmt::format("all_to_all loads the ranks unevenly: rank {} carries most, rank {} "
+                              "least",
+                              busiest.rank,
+                              idlest.rank)
+                : "Each all_to_all loads the ranks unevenly, though other ranks in each",
+         fmt::format("rank {} {}, rank {} {}, most over mean {:.2f}{}",
+                     busiest.rank,
+                     format(busiest.bytes),
+                     idlest.rank,
+                     format(idlest.bytes),
+                     balance.max_over_mean,
+                     balance.max_over_mean_per_call ? fmt::format(", call by call {:.2f}", per_call)
+                                                    : std::string()),
+         fmt::format("most over mean of the ranks' bytes above {:.1f}", kAllToAllUneven),
+         "All wait for the busiest rank: balance what is sent (experts: an auxiliary loss or a "
+         "capacity factor; embeddings: the sharding plan)"});
   }
 
   void look_at_streams() {

@@ -66,6 +66,26 @@ ordered_json stragglers_json(const CollectiveReport& report) {
   return list;
 }
 
+ordered_json all_to_all_json(const std::optional<AllToAllBalance>& balance) {
+  if (!balance) {
+    return {};
+  }
+  ordered_json ranks = ordered_json::array();
+  for (const AllToAllRank& rank : balance->ranks) {
+    ranks.push_back({{"rank", rank.rank},
+                     {"calls", rank.calls},
+                     {"sent_bytes", rank.sent.count()},
+                     {"received_bytes", rank.received.count()},
+                     {"bytes", rank.bytes.count()},
+                     {"total_s", rank.total.count()}});
+  }
+  return {{"max_over_mean", balance->max_over_mean},
+          {"max_over_mean_per_call",
+           balance->max_over_mean_per_call ? ordered_json(*balance->max_over_mean_per_call)
+                                           : ordered_json()},
+          {"ranks", std::move(ranks)}};
+}
+
 ordered_json diagnoses_json(const Explanation& explanation) {
   ordered_json list = ordered_json::array();
   for (const Diagnosis& diagnosis : explanation.diagnoses) {
@@ -121,20 +141,22 @@ std::string to_json(const Explanation& explanation) {
                    {"settings", c.settings.text},
                    {"assumptions", c.assumptions}};
   }
-  const ordered_json document = {{"verdict", verdict(explanation)},
-                                 {"host_only", explanation.host_only},
-                                 {"summary", std::move(summary)},
-                                 {"least_exposed_s", or_null(explanation.least_exposed())},
-                                 {"buckets", std::move(buckets)},
-                                 {"modules", modules_json(explanation.modules)},
-                                 {"collectives", collectives_json(explanation.collectives)},
-                                 {"matched", explanation.collectives.matched},
-                                 {"unmatched", explanation.collectives.unmatched},
-                                 {"stragglers", stragglers_json(explanation.collectives)},
-                                 {"fit", std::move(fit)},
-                                 {"certificate", std::move(certificate)},
-                                 {"slowdown", std::move(slowdown)},
-                                 {"diagnoses", diagnoses_json(explanation)}};
+  const ordered_json document = {
+      {"verdict", verdict(explanation)},
+      {"host_only", explanation.host_only},
+      {"summary", std::move(summary)},
+      {"least_exposed_s", or_null(explanation.least_exposed())},
+      {"buckets", std::move(buckets)},
+      {"modules", modules_json(explanation.modules)},
+      {"collectives", collectives_json(explanation.collectives)},
+      {"matched", explanation.collectives.matched},
+      {"unmatched", explanation.collectives.unmatched},
+      {"stragglers", stragglers_json(explanation.collectives)},
+      {"all_to_all", all_to_all_json(explanation.collectives.all_to_all)},
+      {"fit", std::move(fit)},
+      {"certificate", std::move(certificate)},
+      {"slowdown", std::move(slowdown)},
+      {"diagnoses", diagnoses_json(explanation)}};
   return document.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 

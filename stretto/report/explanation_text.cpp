@@ -112,6 +112,28 @@ Rows waiting_rows(const CollectiveReport& report, std::size_t most) {
   return rows;
 }
 
+/// The busiest ranks and, if there are more than `most`, the least busy one.
+std::string all_to_all_table(const AllToAllBalance& balance, std::size_t most) {
+  Rows rows = {{"rank", "all_to_alls", "sent", "received", "larger", "over mean", "total"}};
+  const auto mean =
+      static_cast<double>(balance.ranks.front().bytes.count()) / balance.max_over_mean;
+  const std::size_t all = balance.ranks.size();
+  for (std::size_t i = 0; i < all; ++i) {
+    if (i + 1 >= most && i + 1 < all) {
+      continue;
+    }
+    const AllToAllRank& rank = balance.ranks[i];
+    rows.push_back({std::to_string(rank.rank),
+                    std::to_string(rank.calls),
+                    format(rank.sent),
+                    format(rank.received),
+                    format(rank.bytes),
+                    fmt::format("{:.2f}", static_cast<double>(rank.bytes.count()) / mean),
+                    format(rank.total)});
+  }
+  return table(rows);
+}
+
 Rows module_rows(const std::vector<ModuleSummary>& modules, std::size_t most) {
   Rows rows = {{"module", "collective", "calls", "size", "total", "exposed"}};
   for (std::size_t i = 0; i < std::min(most, modules.size()); ++i) {
@@ -299,6 +321,10 @@ std::string text_explanation(const Explanation& explanation) {
     section("collectives, longest first:\n" + table(collective_rows(collectives, kMostRows)) +
             and_more(collectives.kinds.size(), "kinds (--per collective)"));
   }
+  if (collectives.all_to_all) {
+    section("all_to_all, busiest ranks first, the least busy last:\n" +
+            all_to_all_table(*collectives.all_to_all, kMostRows));
+  }
   if (!collectives.ranks.empty()) {
     section("waiting for late ranks, inside of collectives:\n" +
             table(waiting_rows(collectives, kMostRows)) +
@@ -335,7 +361,11 @@ std::string text_table(const Explanation& explanation,
     case Per::kStep:
       return table(step_rows(steps));
     case Per::kCollective:
-      return table(collective_rows(explanation.collectives, explanation.collectives.kinds.size()));
+      return table(collective_rows(explanation.collectives, explanation.collectives.kinds.size())) +
+             (explanation.collectives.all_to_all
+                  ? "\n" + all_to_all_table(*explanation.collectives.all_to_all,
+                                            explanation.collectives.all_to_all->ranks.size())
+                  : std::string());
     case Per::kBucket:
       return explanation.summary ? bucket_table(*explanation.summary, BucketRows::kAll)
                                  : std::string();
