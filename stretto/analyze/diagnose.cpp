@@ -541,10 +541,12 @@ class Doctor {
     say({"slowed_compute",
          Weight::kCause,
          "Compute runs slower beside communication: hiding it is not free",
-         fmt::format("{} {} {:.2f} times as long beside it; {} in all per device",
+         fmt::format("{} {} {:.2f} times as long beside it ({} at the same position of the step); "
+                     "{} in all per device",
                      all_.slowdown->kernels,
                      all_.slowdown->kernels == 1 ? "kernel takes" : "kernels take",
                      all_.slowdown->factor,
+                     all_.slowdown->same_position,
                      format(all_.slowdown->extra)),
          fmt::format("factor above {:.2f}, and {} of the compute", kSlowed, percent(kSlowedMuch)),
          "Fewer SMs for communication (NCCL_MAX_NCHANNELS / NCCL_MAX_CTAS), or fewer bytes"});

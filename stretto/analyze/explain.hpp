@@ -36,6 +36,9 @@ struct Diagnosis {
 struct Slowdown {
   double factor = 1.0;  ///< Time-weighted over those that ran both ways often enough; 1 = none.
   std::size_t kernels = 0;
+  /// Of these, those compared at the same positions of the step; the others only ran beside
+  /// communication at some positions and alone at others.
+  std::size_t same_position = 0;
   Seconds extra{};  ///< What the slowed kernels took longer, per device and recording.
 };
 

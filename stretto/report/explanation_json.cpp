@@ -128,6 +128,7 @@ std::string to_json(const Explanation& explanation) {
   if (explanation.slowdown) {
     slowdown = {{"factor", explanation.slowdown->factor},
                 {"kernels", explanation.slowdown->kernels},
+                {"same_position", explanation.slowdown->same_position},
                 {"extra_s", explanation.slowdown->extra.count()}};
   }
   ordered_json certificate;

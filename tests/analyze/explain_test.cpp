@@ -489,6 +489,40 @@ TEST(Diagnoses, ComputeThatRunsSlowerBesideCommunication) {
   EXPECT_EQ(find(trace_of(105), "slowed_compute"), nullptr);
 }
 
+/// The second gemm of a step is another layer's and takes 120 us whatever runs beside it, which is
+/// always communication; the first takes 100 alone and 105 beside it.
+TEST(Diagnoses, KernelsAreComparedAtTheSamePositionOfTheStep) {
+  const auto measured = [](int steps, bool whole) {
+    KinetoText trace;
+    const std::string shape = R"(, "grid": [64, 1, 1])";
+    int id = 1;
+    for (int step = 0; step < steps; ++step) {
+      const std::int64_t at = 10'000 + 1000 * step;
+      const bool beside = step % 2 == 1;
+      trace.annotation("ProfilerStep#" + std::to_string(step), at - 500, 990);
+      const auto run = [&](const char* name, std::int64_t begin, std::int64_t length, int stream) {
+        trace.launch(at - 400 + id % 50, 1, 1, id);
+        trace.kernel(name, at + begin, length, stream, id++, shape);
+      };
+      if (whole || step > 0) {  // else one run less than in the other steps
+        run("gemm", 0, beside ? 105 : 100, 7);
+      }
+      run("gemm", 500, 120, 7);
+      run(kAllReduce, beside ? 0 : 450, beside ? 700 : 250, 20);
+      run("end", 900, 50, 7);
+    }
+    return explain(read_trace_text(trace.text(), "t.json").timeline).slowdown;
+  };
+  for (const bool whole : {true, false}) {
+    const auto slowdown = measured(13, whole);
+    ASSERT_TRUE(slowdown);
+    EXPECT_EQ(slowdown->kernels, 1U);
+    EXPECT_EQ(slowdown->same_position, 1U);
+    EXPECT_NEAR(slowdown->factor, 1.05, 1e-9);
+    EXPECT_NEAR(slowdown->extra.count(), 6 * 5 * kUs, 1e-12);
+  }
+}
+
 TEST(Diagnoses, SlowedKernelsThatHardlyCountAreNotNamed) {
   KinetoText trace;
   const std::string shape = R"(, "grid": [64, 1, 1])";
