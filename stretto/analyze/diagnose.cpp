@@ -87,6 +87,9 @@ class Doctor {
       look_at_streams();
       look_at_slowdown();
       look_at_spread();
+      for (Diagnosis& diagnosis : diagnose_setups(timeline_)) {
+        say(std::move(diagnosis));
+      }
       make_notes_of_what_explains_little();
     }
     look_at_bucket_copies();
@@ -116,7 +119,9 @@ class Doctor {
                                         "straggler",
                                         "uneven_collectives",
                                         "uneven_all_to_all",
-                                        "slow_group"}) {
+                                        "slow_group",
+                                        "rank_order",
+                                        "versions"}) {
         if (diagnosis.id == id) {
           diagnosis.weight = Weight::kNote;
         }

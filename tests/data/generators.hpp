@@ -115,6 +115,9 @@ inline Timeline any_timeline() {
   timeline.steps_total = *rc::gen::arbitrary<std::uint32_t>();
   timeline.steps_recorded = *rc::gen::arbitrary<std::uint32_t>();
   timeline.clocks.push_back({3, *rc::gen::arbitrary<std::int64_t>(), 17});
+  if (*rc::gen::arbitrary<bool>()) {
+    timeline.setups.push_back({5, *any_name(), {{"nccl_version", *any_name()}}});
+  }
   timeline.names = *rc::gen::nonEmpty(rc::gen::container<std::vector<std::string>>(any_name()));
   const auto names = static_cast<std::uint32_t>(timeline.names.size());
   const bool imported = *rc::gen::arbitrary<bool>();
