@@ -91,6 +91,7 @@ void collect(const RankStep& rank, std::map<std::uint32_t, BucketOnRank>& bucket
 /// Of what held the begin of each back, the last to be over.
 void find_reasons(std::map<std::uint32_t, BucketOnRank>& buckets) {
   std::vector<BucketOnRank*> by_start;
+  by_start.reserve(buckets.size());
   for (auto& [id, bucket] : buckets) {
     by_start.push_back(&bucket);
   }
@@ -264,7 +265,7 @@ Buckets summarize_buckets(const std::vector<Step>& steps, const Activities& acti
     bucket.exposed_share.resize(steps.size(), 0.0);
     summary.exposed_share = median_of(bucket.exposed_share);
     summary.transfer = median_of(bucket.transfer);
-    const auto most = std::max_element(bucket.reasons.begin() + 1, bucket.reasons.end());
+    const auto* const most = std::max_element(bucket.reasons.begin() + 1, bucket.reasons.end());
     summary.waited_for =
         *most == 0 ? WaitedFor::kUnknown : static_cast<WaitedFor>(most - bucket.reasons.begin());
     buckets.summaries.push_back(summary);

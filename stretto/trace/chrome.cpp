@@ -612,7 +612,7 @@ class ChromeReader {
   }
 
   /// PyTorch writes the runtime's version, Kineto the runtime's own number under the same key.
-  void add_version(std::string_view key, std::string version) {
+  void add_version(std::string_view key, const std::string& version) {
     constexpr std::array<std::string_view, 6> kKeys = {"nccl_version",
                                                        "torch_version",
                                                        "cuda_runtime_version",
