@@ -46,6 +46,9 @@ Per per_of(const std::string& name) {
   if (name == "collective") {
     return Per::kCollective;
   }
+  if (name == "module") {
+    return Per::kModule;
+  }
   return Per::kBucket;
 }
 
@@ -161,8 +164,9 @@ Action add_analyze(CLI::App& app) {
              "  stretto analyze trace.json --comm-regex 'my_all_to_all'");
   const auto flags = std::make_shared<AnalyzeFlags>();
   flags->trace.add_to(app);
-  app.add_option("--per", flags->per, "One whole table: rank, step, collective or bucket")
-      ->check(CLI::IsMember({"rank", "step", "collective", "bucket"}))
+  app.add_option(
+         "--per", flags->per, "One whole table: rank, step, collective, bucket, or module (FSDP)")
+      ->check(CLI::IsMember({"rank", "step", "collective", "bucket", "module"}))
       ->type_name("WHAT");
   app.add_option("--machine",
                  flags->machine,

@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "stretto/analyze/shares.hpp"
 #include "stretto/base/intervals.hpp"
 #include "stretto/base/statistics.hpp"
 
@@ -31,10 +32,12 @@ struct BucketOnRank {
   std::int64_t started_ns = -1;
   std::int64_t ended_ns = -1;
   std::int64_t exposed_ns = 0;
+  double exposed_share_ns = 0.0;
   std::int64_t duration_ns = 0;
   WaitedFor waited_for = WaitedFor::kUnknown;
   std::uint32_t stream = kNoId;
   bool on_device = false;                                        // of a trace
+  bool on_host = false;                                          // of a trace
   std::map<std::uint32_t, std::vector<Interval>> communication;  // by device
 };
 
@@ -75,6 +78,7 @@ void collect(const RankStep& rank, std::map<std::uint32_t, BucketOnRank>& bucket
       bucket.collective = record->collective;
       bucket.stream = record->stream;
       bucket.on_device = bucket.on_device || record->device != kNoId;
+      bucket.on_host = bucket.on_host || record->lane == Lane::kHost;
       bucket.started_ns = earlier(bucket.started_ns, at_ns);
       bucket.ended_ns = std::max(bucket.ended_ns, rank.since_begin_ns(record->end_ns));
       bucket.duration_ns += record->end_ns - record->begin_ns;
@@ -87,6 +91,7 @@ void collect(const RankStep& rank, std::map<std::uint32_t, BucketOnRank>& bucket
 /// Of what held the begin of each back, the last to be over.
 void find_reasons(std::map<std::uint32_t, BucketOnRank>& buckets) {
   std::vector<BucketOnRank*> by_start;
+  by_start.reserve(buckets.size());
   for (auto& [id, bucket] : buckets) {
     by_start.push_back(&bucket);
   }
@@ -112,42 +117,68 @@ void find_reasons(std::map<std::uint32_t, BucketOnRank>& buckets) {
   }
 }
 
-/// Of each device's part what that device did not hide; mean over the rank's devices.
-void measure_exposed(const RankStep& rank, const Activities& activities, BucketOnRank& bucket) {
-  for (auto& [device, pieces] : bucket.communication) {
-    const Activity* activity = activities.find(rank.rank, device);
+/// Of each device's part what that device did not hide, alone and shared with other buckets; mean
+/// over the rank's devices.
+void measure_exposed(const RankStep& rank,
+                     const Activities& activities,
+                     std::map<std::uint32_t, BucketOnRank>& buckets) {
+  struct Device {
+    std::vector<BucketOnRank*> buckets;
+    std::vector<IntervalSet> communication;
+  };
+  std::map<std::uint32_t, Device> devices;
+  for (auto& [id, bucket] : buckets) {
+    for (auto& [number, pieces] : bucket.communication) {
+      devices[number].buckets.push_back(&bucket);
+      devices[number].communication.emplace_back(std::move(pieces));
+    }
+  }
+  const auto count = static_cast<std::int64_t>(activities.of(rank.rank).size());
+  for (const auto& [number, device] : devices) {
+    const Activity* activity = activities.find(rank.rank, number);
     if (activity == nullptr) {  // of a rank without devices, which is one
       activity = &activities.of(rank.rank).front();
     }
-    const IntervalSet communication(std::move(pieces));
-    for (const Interval& piece : communication.intervals()) {
-      bucket.exposed_ns +=
-          piece.end_ns - piece.begin_ns - activity->compute.measure_within_ns(piece);
+    const std::vector<double> shares_ns =
+        exposed_shares_ns(device.communication, activity->compute);
+    for (std::size_t i = 0; i < device.buckets.size(); ++i) {
+      BucketOnRank& bucket = *device.buckets[i];
+      bucket.exposed_share_ns += shares_ns[i] / static_cast<double>(count);
+      for (const Interval& piece : device.communication[i].intervals()) {
+        bucket.exposed_ns +=
+            piece.end_ns - piece.begin_ns - activity->compute.measure_within_ns(piece);
+      }
     }
   }
-  bucket.exposed_ns /= static_cast<std::int64_t>(activities.of(rank.rank).size());
+  for (auto& [id, bucket] : buckets) {
+    bucket.exposed_ns /= count;
+  }
 }
 
 std::map<std::uint32_t, BucketOnRank> measure(const RankStep& rank, const Activities& activities) {
   std::map<std::uint32_t, BucketOnRank> buckets;
   collect(rank, buckets);
   find_reasons(buckets);
+  measure_exposed(rank, activities, buckets);
   for (auto& [id, bucket] : buckets) {
-    measure_exposed(rank, activities, bucket);
-    if (bucket.launched_ns < 0) {
+    const bool handed_over = bucket.launched_ns >= 0;
+    if (!handed_over) {
       bucket.launched_ns = bucket.started_ns;
     }
-    // Without its launch a row of a device may have stood in line for long.
-    const bool known = bucket.ready_ns >= 0 || !bucket.on_device;
-    if (bucket.ready_ns < 0) {  // part of a tensor whose kReady stands with another bucket
+    if (bucket.ready_ns < 0 && handed_over && !bucket.on_device && !bucket.on_host) {
+      // Of a run, part of a tensor whose kReady stands with another bucket: handed over when ready.
       bucket.ready_ns = bucket.launched_ns;
     }
-    if (known) {
+    // A row of the host begins when it is asked for or, at the latest, when a thread is free;
+    // without its launch a row of a device may have stood in line for long.
+    const std::int64_t latest_ns = bucket.ready_ns >= 0 ? bucket.ready_ns
+                                   : !bucket.on_device  ? bucket.launched_ns
+                                                        : -1;
+    if (latest_ns >= 0) {
       const std::int64_t begin_ns = rank.window.begin_ns;
       bucket.ready_at_best_ns =
-          bucket.ready_ns - activities.within_ns(rank.rank,
-                                                 &Activity::exposed,
-                                                 {begin_ns, begin_ns + bucket.ready_ns});
+          latest_ns -
+          activities.within_ns(rank.rank, &Activity::exposed, {begin_ns, begin_ns + latest_ns});
     }
   }
   return buckets;
@@ -156,7 +187,7 @@ std::map<std::uint32_t, BucketOnRank> measure(const RankStep& rank, const Activi
 struct BucketSeries {
   Collective collective = Collective::kNone;
   std::int64_t bytes = 0;
-  Series ready, ready_at_best, launched, started, ended, exposed, transfer;
+  Series ready, ready_at_best, launched, started, ended, exposed, exposed_share, transfer;
   std::array<std::size_t, 4> reasons{};  // times each WaitedFor was it
 };
 
@@ -165,6 +196,7 @@ struct BucketInStep {
   BucketOnRank latest;
   std::int64_t shortest_ns = 0;
   std::int64_t exposed_sum_ns = 0;
+  double exposed_share_sum_ns = 0.0;
   double ranks = 0.0;
 };
 
@@ -185,6 +217,7 @@ void add_step(const Step& step,
       sum.latest.started_ns = std::max(sum.latest.started_ns, bucket.started_ns);
       sum.latest.ended_ns = std::max(sum.latest.ended_ns, bucket.ended_ns);
       sum.exposed_sum_ns += bucket.exposed_ns;
+      sum.exposed_share_sum_ns += bucket.exposed_share_ns;
       sum.ranks += 1.0;
       ++series[id].reasons[static_cast<std::size_t>(bucket.waited_for)];
     }
@@ -193,12 +226,17 @@ void add_step(const Step& step,
     BucketSeries& bucket = series[id];
     bucket.collective = sum.latest.collective;
     bucket.bytes = std::max(bucket.bytes, sum.latest.bytes);
-    bucket.ready.push_back(static_cast<double>(sum.latest.ready_ns));
+    if (sum.latest.ready_ns >= 0) {
+      bucket.ready.push_back(static_cast<double>(sum.latest.ready_ns));
+    }
     bucket.ready_at_best.push_back(static_cast<double>(sum.latest.ready_at_best_ns));
     bucket.launched.push_back(static_cast<double>(sum.latest.launched_ns));
     bucket.started.push_back(static_cast<double>(sum.latest.started_ns));
     bucket.ended.push_back(static_cast<double>(sum.latest.ended_ns));
     bucket.exposed.push_back(static_cast<double>(sum.exposed_sum_ns) / sum.ranks);
+    // Of all ranks, whether they have it or not, so that shares sum up.
+    bucket.exposed_share.push_back(sum.exposed_share_sum_ns /
+                                   static_cast<double>(step.ranks.size()));
     bucket.transfer.push_back(static_cast<double>(sum.shortest_ns));
   }
 }
@@ -212,18 +250,22 @@ Buckets summarize_buckets(const std::vector<Step>& steps, const Activities& acti
   }
   Buckets buckets;
   buckets.summaries.reserve(series.size());
-  for (const auto& [id, bucket] : series) {
+  for (auto& [id, bucket] : series) {
     BucketSummary summary;
     summary.bucket = id;
     summary.collective = bucket.collective;
     summary.bytes = Bytes(bucket.bytes);
-    summary.ready = median_of(bucket.ready);
+    if (!bucket.ready.empty()) {
+      summary.ready = median_of(bucket.ready);
+    }
     summary.launched = median_of(bucket.launched);
     summary.started = median_of(bucket.started);
     summary.ended = median_of(bucket.ended);
     summary.exposed = median_of(bucket.exposed);
+    bucket.exposed_share.resize(steps.size(), 0.0);
+    summary.exposed_share = median_of(bucket.exposed_share);
     summary.transfer = median_of(bucket.transfer);
-    const auto most = std::max_element(bucket.reasons.begin() + 1, bucket.reasons.end());
+    const auto* const most = std::max_element(bucket.reasons.begin() + 1, bucket.reasons.end());
     summary.waited_for =
         *most == 0 ? WaitedFor::kUnknown : static_cast<WaitedFor>(most - bucket.reasons.begin());
     buckets.summaries.push_back(summary);

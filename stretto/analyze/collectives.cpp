@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "stretto/analyze/all_to_all.hpp"
 #include "stretto/analyze/matching.hpp"
 #include "stretto/base/statistics.hpp"
 
@@ -148,6 +149,7 @@ CollectiveReport report_collectives(const Timeline& timeline) {
       report.kinds.begin(),
       report.kinds.end(),
       [](const CollectiveSummary& a, const CollectiveSummary& b) { return a.total > b.total; });
+  report.all_to_all = detail::all_to_all_balance(timeline, matching);
   if (!matching.calls.empty()) {
     report.ranks = waiting_of(matching.calls);
   }

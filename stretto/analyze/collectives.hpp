@@ -45,10 +45,35 @@ struct RankWaiting {
   Seconds made_others_wait{};  ///< Of those calls, what the rank that waited most waited.
 };
 
+/// What one rank sent and received in all its all_to_alls, as the operation counts it: its own part
+/// is in both.
+struct AllToAllRank {
+  std::uint32_t rank = 0;
+  std::int64_t calls = 0;
+  Bytes sent{};
+  Bytes received{};  ///< 0 if the trace has only what goes in.
+  /// Sum over calls of the larger of the two: what bounds its time.
+  Bytes bytes{};
+  Seconds total{};  ///< Sum of durations, waiting for the others included.
+};
+
+/// How evenly all_to_alls load the ranks: experts or embeddings of a few ranks may be asked for
+/// most.
+struct AllToAllBalance {
+  std::vector<AllToAllRank> ranks;  ///< Busiest first; at least two.
+  double max_over_mean = 1.0;       ///< Of `bytes` of the ranks.
+  /// The same of single calls, weighted by their bytes: sum over matched calls of the most over the
+  /// sum of the means. Above max_over_mean where another rank is the busiest in each. Absent
+  /// without matched calls.
+  std::optional<double> max_over_mean_per_call;
+};
+
 struct CollectiveReport {
   std::vector<CollectiveSummary> kinds;  ///< Longest total first.
   std::vector<RankWaiting> ranks;        ///< Who made others wait most, first; empty if unmatched.
-  std::int64_t matched = 0;              ///< Calls found on every rank of their group.
+  /// Absent unless two ranks or more have all_to_alls of known size.
+  std::optional<AllToAllBalance> all_to_all;
+  std::int64_t matched = 0;  ///< Calls found on every rank of their group.
   std::int64_t unmatched = 0;
   std::vector<std::string> notes;
 };

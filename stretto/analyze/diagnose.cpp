@@ -35,6 +35,7 @@ constexpr double kSlowed = 1.10;          // kernels beside communication agains
 constexpr double kSlowedMuch = 0.01;      // of the compute is what slowed kernels take longer
 constexpr double kUneven = 2.0;           // p90 against median of same-size transfers
 constexpr double kGroupsUneven = 1.5;     // bus bandwidth of same-size calls of two groups
+constexpr double kAllToAllUneven = 1.5;   // most over mean of bytes of ranks
 constexpr double kCopies = 0.02;          // of the step copies buckets
 constexpr double kUnknownStream = 0.05;   // of the span, on a stream with nothing but one kernel
 constexpr std::int64_t kSmallBytes = 65536;
@@ -50,6 +51,11 @@ std::string bucket_name(const BucketSummary& bucket) {
                      bucket.bucket,
                      to_string(bucket.collective),
                      bucket.bytes > Bytes(0) ? format(bucket.bytes) : "size not recorded");
+}
+
+/// When it was ready, or as early as is known to be before it began.
+Seconds asked_at(const BucketSummary& bucket) {
+  return bucket.ready.value_or(bucket.launched);
 }
 
 class Doctor {
@@ -73,12 +79,17 @@ class Doctor {
         look_at_schedule(*all_.summary);
         look_at_last_bucket(*all_.summary);
         look_at_pattern(*all_.summary);
+        look_at_modules(*all_.summary);
       }
       look_at_cost();
       look_at_stragglers();
+      look_at_all_to_all();
       look_at_streams();
       look_at_slowdown();
       look_at_spread();
+      for (Diagnosis& diagnosis : diagnose_setups(timeline_)) {
+        say(std::move(diagnosis));
+      }
       make_notes_of_what_explains_little();
     }
     look_at_bucket_copies();
@@ -103,8 +114,14 @@ class Doctor {
       return;
     }
     for (Diagnosis& diagnosis : all_.diagnoses) {
-      for (const std::string_view id :
-           {"latency_bound", "straggler", "uneven_collectives", "slow_group"}) {
+      for (const std::string_view id : {"exposed_module",
+                                        "latency_bound",
+                                        "straggler",
+                                        "uneven_collectives",
+                                        "uneven_all_to_all",
+                                        "slow_group",
+                                        "rank_order",
+                                        "versions"}) {
         if (diagnosis.id == id) {
           diagnosis.weight = Weight::kNote;
         }
@@ -180,9 +197,10 @@ class Doctor {
     for (const BucketSummary& bucket : s.buckets) {
       if (bucket.waited_for == WaitedFor::kLaunch) {
         // Launched that much earlier, it would end that much earlier at most.
-        saved += std::min(bucket.exposed, bucket.launched - bucket.ready).count();
+        const Seconds late = bucket.launched - bucket.ready.value_or(bucket.launched);
+        saved += std::min(bucket.exposed_share, late).count();
       }
-      sum += bucket.exposed.count();
+      sum += bucket.exposed_share.count();
     }
     if (sum <= 0.0) {
       return;
@@ -211,7 +229,7 @@ class Doctor {
         ++exchanges;
         // Metrics and flags are reduced after the gradients; they are small.
         if (bucket.bytes.count() > kSmallBytes &&
-            (last == nullptr || bucket.ready >= last->ready)) {
+            (last == nullptr || asked_at(bucket) >= asked_at(*last))) {
           last = &bucket;
         }
       }
@@ -220,7 +238,7 @@ class Doctor {
       return;
     }
     const double share = static_cast<double>(last->bytes.count()) / bytes;
-    const double blame = last->exposed / s.exposed;
+    const double blame = s.exposed_ratio(*last).value_or(0.0);
     if (share > kFatLast && blame > kFatLastExposed) {
       say({"fat_last_bucket",
            Weight::kFirst,
@@ -230,7 +248,7 @@ class Doctor {
                        bucket_name(*last),
                        percent(share),
                        percent(blame),
-                       format(std::max(Seconds(0), s.step - last->ready))),
+                       format(std::max(Seconds(0), s.step - asked_at(*last)))),
            fmt::format("more than {} of the bytes and {} of the exposed time",
                        percent(kFatLast),
                        percent(kFatLastExposed)),
@@ -322,7 +340,7 @@ class Doctor {
     for (const BucketSummary& bucket : s.buckets) {
       auto& [count, exposed] = kinds[bucket.collective];
       ++count;
-      exposed += bucket.exposed.count();
+      exposed += bucket.exposed_share.count();
     }
     const bool gathers = kinds[Collective::kAllGather].first > 0;
     const bool scatters = kinds[Collective::kReduceScatter].first > 0;
@@ -334,19 +352,13 @@ class Doctor {
     std::string evidence;
     for (const auto& [collective, numbers] : kinds) {
       if (numbers.first > 0) {
-        evidence += fmt::format("{}{} {} per step, exposed {}",
+        evidence += fmt::format("{}{} {} {}, exposed {}",
                                 evidence.empty() ? "" : "; ",
                                 numbers.first,
                                 to_string(collective),
+                                all_.steps_marked ? "per step" : "in the whole recording",
                                 format(Seconds(numbers.second)));
       }
-    }
-    double sum = 0.0;
-    for (const auto& [collective, numbers] : kinds) {
-      sum += numbers.second;
-    }
-    if (sum > s.exposed.count()) {
-      evidence += fmt::format("; {} in all, for some run at once or vary", format(s.exposed));
     }
     say({"pattern",
          Weight::kNote,
@@ -368,6 +380,46 @@ class Doctor {
                "set_modules_to_forward_prefetch, "
                "set_modules_to_backward_prefetch)"
              : ""});
+  }
+
+  void look_at_modules(const Summary& s) {
+    if (all_.modules.empty() || all_.modules.front().exposed_share.count() <= 0.0) {
+      return;
+    }
+    std::map<std::string, double> modules;
+    for (const ModuleSummary& module : all_.modules) {
+      modules[module.module] += module.exposed_share.count();
+    }
+    const auto most =
+        std::max_element(modules.begin(), modules.end(), [](const auto& a, const auto& b) {
+          return a.second < b.second;
+        });
+    std::string evidence;
+    Collective first = Collective::kNone;
+    for (const ModuleSummary& module : all_.modules) {
+      if (module.module == most->first && module.exposed_share.count() > 0.0) {
+        first = evidence.empty() ? module.collective : first;
+        evidence += fmt::format("{}{} of {} of {}",
+                                evidence.empty() ? "" : ", ",
+                                format(module.exposed_share),
+                                format(module.total),
+                                to_string(module.collective));
+      }
+    }
+    say({"exposed_module",
+         Weight::kCause,
+         fmt::format("Of the modules that FSDP shards, {} is waited for most", quote(most->first)),
+         fmt::format(
+             "{} of {} exposed: {}", format(Seconds(most->second)), format(s.exposed), evidence),
+         fmt::format("the most of {} {} (--per module)",
+                     modules.size(),
+                     modules.size() == 1 ? "module" : "modules"),
+         first == Collective::kAllGather
+             ? "Gather it earlier (FSDP2: set_modules_to_forward_prefetch and "
+               "set_modules_to_backward_prefetch of the modules that run before it), or keep "
+               "it gathered (reshard_after_forward=False)"
+             : "Shard it in smaller modules, so that its gradients are on their way before its "
+               "backward ends"});
   }
 
   void look_at_stragglers() {
@@ -403,6 +455,38 @@ class Doctor {
          fmt::format("No schedule of communication helps: look at what rank {} does before it "
                      "(stretto analyze --per rank): uneven input, a slow device, its host",
                      worst.rank)});
+  }
+
+  void look_at_all_to_all() {
+    if (!all_.collectives.all_to_all) {
+      return;
+    }
+    const AllToAllBalance& balance = *all_.collectives.all_to_all;
+    const double per_call = balance.max_over_mean_per_call.value_or(1.0);
+    if (std::max(balance.max_over_mean, per_call) <= kAllToAllUneven) {
+      return;
+    }
+    const AllToAllRank& busiest = balance.ranks.front();
+    const AllToAllRank& idlest = balance.ranks.back();
+    const bool always = balance.max_over_mean > kAllToAllUneven;
+    say({"uneven_all_to_all",
+         Weight::kCause,
+         always ? fmt::format("all_to_all loads the ranks unevenly: rank {} carries most, rank {} "
+                              "least",
+                              busiest.rank,
+                              idlest.rank)
+                : "Each all_to_all loads the ranks unevenly, though other ranks in each",
+         fmt::format("rank {} {}, rank {} {}, most over mean {:.2f}{}",
+                     busiest.rank,
+                     format(busiest.bytes),
+                     idlest.rank,
+                     format(idlest.bytes),
+                     balance.max_over_mean,
+                     balance.max_over_mean_per_call ? fmt::format(", call by call {:.2f}", per_call)
+                                                    : std::string()),
+         fmt::format("most over mean of the ranks' bytes above {:.1f}", kAllToAllUneven),
+         "All wait for the busiest rank: balance what is sent (experts: an auxiliary loss or a "
+         "capacity factor; embeddings: the sharding plan)"});
   }
 
   void look_at_streams() {
@@ -462,10 +546,12 @@ class Doctor {
     say({"slowed_compute",
          Weight::kCause,
          "Compute runs slower beside communication: hiding it is not free",
-         fmt::format("{} {} {:.2f} times as long beside it; {} in all per device",
+         fmt::format("{} {} {:.2f} times as long beside it ({} at the same position of the step); "
+                     "{} in all per device",
                      all_.slowdown->kernels,
                      all_.slowdown->kernels == 1 ? "kernel takes" : "kernels take",
                      all_.slowdown->factor,
+                     all_.slowdown->same_position,
                      format(all_.slowdown->extra)),
          fmt::format("factor above {:.2f}, and {} of the compute", kSlowed, percent(kSlowedMuch)),
          "Fewer SMs for communication (NCCL_MAX_NCHANNELS / NCCL_MAX_CTAS), or fewer bytes"});
@@ -556,7 +642,7 @@ class Doctor {
         all_.summary ? all_.summary->step.count() * all_.summary->steps * all_.summary->ranks : 0.0;
     if (copies > 0 && step > 0.0 && seconds / step > kCopies) {
       say({"bucket_copies",
-           Weight::kCause,
+           all_.has_communication() ? Weight::kCause : Weight::kNote,
            "DDP copies every gradient into its bucket and back",
            fmt::format(
                "{} copies, {} of the steps' time on the host", copies, percent(seconds / step)),

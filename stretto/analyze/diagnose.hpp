@@ -8,6 +8,9 @@ namespace stretto::detail {
 
 [[nodiscard]] std::optional<Slowdown> measure_slowdown(const Timeline& timeline);
 
+/// What the ranks' hosts and versions say: groups spread over hosts, versions that differ.
+[[nodiscard]] std::vector<Diagnosis> diagnose_setups(const Timeline& timeline);
+
 /// Adds the diagnoses to an explanation that has all else.
 void diagnose(const Timeline& timeline, Explanation& explanation);
 

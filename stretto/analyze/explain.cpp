@@ -102,6 +102,7 @@ Explanation explain(const Timeline& timeline, const AnalyzeOptions& options) {
       all.cost = explanation.fitted->cost;
     }
     explanation.summary = analyze(timeline, all);
+    explanation.modules = module_summaries(timeline);
     if (all.machine && explanation.summary->bound == explanation.summary->step) {
       explanation.notes.push_back(
           "machine " + all.machine->name +

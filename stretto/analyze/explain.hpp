@@ -10,6 +10,7 @@
 #include "stretto/analyze/certificate.hpp"
 #include "stretto/analyze/collectives.hpp"
 #include "stretto/analyze/devices.hpp"
+#include "stretto/analyze/modules.hpp"
 #include "stretto/data/summary.hpp"
 #include "stretto/data/timeline.hpp"
 
@@ -35,6 +36,9 @@ struct Diagnosis {
 struct Slowdown {
   double factor = 1.0;  ///< Time-weighted over those that ran both ways often enough; 1 = none.
   std::size_t kernels = 0;
+  /// Of these, those compared at the same positions of the step; the others only ran beside
+  /// communication at some positions and alone at others.
+  std::size_t same_position = 0;
   Seconds extra{};  ///< What the slowed kernels took longer, per device and recording.
 };
 
@@ -48,6 +52,7 @@ struct Explanation {
   std::vector<DeviceTotals> devices;
   std::vector<HostTotals> hosts;
   CollectiveReport collectives;
+  std::vector<ModuleSummary> modules;      ///< Most exposed first; empty without FSDP.
   std::optional<FittedExchange> fitted;    ///< From the recording's own collectives.
   std::optional<Certificate> certificate;  ///< Absent where it is not known what exchanges cost.
   std::optional<Slowdown> slowdown;

@@ -68,6 +68,15 @@ std::string_view to_string(WaitedFor reason) noexcept {
   return "unknown";
 }
 
+std::optional<double> Summary::exposed_ratio(const BucketSummary& bucket) const {
+  Seconds shares{};
+  for (const BucketSummary& each : buckets) {
+    shares += each.exposed_share;
+  }
+  const Seconds all = std::max(exposed, shares);
+  return all.count() > 0.0 ? std::optional(bucket.exposed_share / all) : std::nullopt;
+}
+
 std::optional<double> Summary::hidden_ratio() const {
   if (communication.count() > 0.0) {
     return 1.0 - exposed / communication;
@@ -102,11 +111,12 @@ std::string to_json(const Summary& summary) {
     buckets.push_back(ordered_json{{"bucket", bucket.bucket},
                                    {"collective", to_string(bucket.collective)},
                                    {"bytes", bucket.bytes.count()},
-                                   {"ready_s", bucket.ready.count()},
+                                   {"ready_s", optional_json(bucket.ready)},
                                    {"launched_s", bucket.launched.count()},
                                    {"started_s", bucket.started.count()},
                                    {"ended_s", bucket.ended.count()},
                                    {"exposed_s", bucket.exposed.count()},
+                                   {"exposed_share_s", bucket.exposed_share.count()},
                                    {"transfer_s", bucket.transfer.count()},
                                    {"waited_for", to_string(bucket.waited_for)}});
   }
@@ -166,11 +176,12 @@ Summary summary_from_json(std::string_view text, std::string_view where) {
     BucketSummary bucket;
     bucket.bucket = read_count(json.at("bucket"));
     bucket.bytes = Bytes(json.at("bytes").integer(0, std::numeric_limits<std::int64_t>::max()));
-    bucket.ready = json.at("ready_s").seconds();
+    bucket.ready = read_optional_seconds(json, "ready_s");
     bucket.launched = json.at("launched_s").seconds();
     bucket.ended = json.at("ended_s").seconds();
     bucket.exposed = json.at("exposed_s").seconds();
     // Results of versions before these were written have none.
+    bucket.exposed_share = read_optional_seconds(json, "exposed_share_s").value_or(bucket.exposed);
     bucket.started = read_optional_seconds(json, "started_s").value_or(bucket.launched);
     bucket.transfer = read_optional_seconds(json, "transfer_s")
                           .value_or(std::max(Seconds(0), bucket.ended - bucket.started));

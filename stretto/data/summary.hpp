@@ -27,11 +27,16 @@ struct BucketSummary {
   std::uint32_t bucket = 0;
   Collective collective = Collective::kNone;
   Bytes bytes{};
-  Seconds ready{};     ///< Its last gradient was written on every rank.
+  /// Its last gradient was written on every rank. Absent where a trace does not say: of host rows
+  /// and of device rows without their launch only the begin is known.
+  std::optional<Seconds> ready;
   Seconds launched{};  ///< Handed over on every rank.
   Seconds started{};   ///< Under way on every rank.
   Seconds ended{};     ///< Result usable on every rank.
   Seconds exposed{};   ///< Of its communication, the time no compute ran beside it (mean of ranks).
+  /// The same, but an instant in which k buckets communicate counts 1/k to each. In each step these
+  /// sum to the exposed time of its buckets; mean over ranks, median over steps.
+  Seconds exposed_share{};
   /// The shortest over ranks: the time on the wire without waiting for ranks that come late. With
   /// one rank recorded it holds that waiting too.
   Seconds transfer{};
@@ -68,6 +73,10 @@ struct Summary {
   std::vector<BucketSummary> buckets;
   std::vector<RankSummary> per_rank;
 
+  /// Part of the exposed time that is the bucket's: its exposed_share against exposed or against
+  /// what all shares sum to, whichever is larger; of all buckets together never above 1. Absent
+  /// where nothing is exposed.
+  [[nodiscard]] std::optional<double> exposed_ratio(const BucketSummary& bucket) const;
   [[nodiscard]] std::optional<double> hidden_ratio() const;         ///< 1 - exposed/communication
   [[nodiscard]] std::optional<double> overlap_degree() const;       ///< 1 - exposed/step
   [[nodiscard]] std::optional<double> communication_ratio() const;  ///< comm/(comm + compute)

@@ -306,6 +306,18 @@ std::string to_json(const Timeline& timeline) {
     }
     document["calls"] = std::move(calls);
   }
+  if (!timeline.setups.empty()) {
+    ordered_json setups = ordered_json::array();
+    for (const RankSetup& setup : timeline.setups) {
+      ordered_json versions = ordered_json::array();
+      for (const auto& [library, version] : setup.versions) {
+        versions.push_back({{"library", library}, {"version", version}});
+      }
+      setups.push_back(
+          {{"rank", setup.rank}, {"host", setup.host}, {"versions", std::move(versions)}});
+    }
+    document["setups"] = std::move(setups);
+  }
   document["records"] = std::move(columns);
   return detail::write_json(document);
 }
@@ -329,6 +341,15 @@ Timeline timeline_from_json(std::string_view text, std::string_view where) {
     timeline.clocks.push_back({small(clock.at("rank")),
                                clock.at("offset_ns").integer(kLowest, kHighest),
                                clock.at("residual_ns").integer(kLowest, kHighest)});
+  }
+  if (const auto setups = root.find("setups")) {
+    for (const JsonValue& json : setups->elements()) {
+      RankSetup setup{small(json.at("rank")), json.at("host").text(), {}};
+      for (const JsonValue& version : json.at("versions").elements()) {
+        setup.versions.emplace_back(version.at("library").text(), version.at("version").text());
+      }
+      timeline.setups.push_back(std::move(setup));
+    }
   }
   for (const JsonValue& name : root.at("names").elements()) {
     timeline.names.push_back(name.text());

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "stretto/base/units.hpp"
@@ -89,6 +90,14 @@ struct RankClock {
   std::int64_t residual_ns = 0;  ///< How wrong it may still be. 0 on one host: one clock.
 };
 
+/// Where and with what a rank ran, as far as its trace says.
+struct RankSetup {
+  std::uint32_t rank = 0;
+  std::string host;  ///< Empty if unknown.
+  /// Of libraries and drivers, `nccl_version` and the like, by name.
+  std::vector<std::pair<std::string, std::string>> versions;
+};
+
 /// What happened during one or more steps on one or more ranks. Live run, imported trace and
 /// simulation give the same type.
 struct Timeline {
@@ -98,6 +107,7 @@ struct Timeline {
   std::uint32_t steps_total = 0;     ///< Steps that ran;
   std::uint32_t steps_recorded = 0;  ///< and how many of them, the last ones, are here.
   std::vector<RankClock> clocks;
+  std::vector<RankSetup> setups;
   std::vector<std::string> names;
   std::vector<CollectiveCall> calls;
   std::vector<Record> records;

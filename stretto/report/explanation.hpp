@@ -17,7 +17,7 @@ namespace stretto {
 [[nodiscard]] std::string text_explanation(const Explanation& explanation);
 
 /// One table of an explanation, whole.
-enum class Per : std::uint8_t { kRank, kStep, kCollective, kBucket };
+enum class Per : std::uint8_t { kRank, kStep, kCollective, kBucket, kModule };
 
 /// For people.
 [[nodiscard]] std::string text_table(const Explanation& explanation,
@@ -31,7 +31,7 @@ enum class Per : std::uint8_t { kRank, kStep, kCollective, kBucket };
 /// HTA's numbers of each rank, and where they part from exact ones.
 [[nodiscard]] std::string text_as_hta(const std::vector<AsHta>& ranks);
 
-/// A JSON object with the members summary, buckets, collectives, stragglers, diagnoses...
+/// A JSON object with the members summary, buckets, modules, collectives, stragglers, diagnoses...
 [[nodiscard]] std::string to_json(const Explanation& explanation);
 
 }  // namespace stretto

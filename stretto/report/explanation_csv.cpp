@@ -22,6 +22,12 @@ std::string field(Seconds time) {
 std::string field(const std::optional<BytesPerSecond>& rate) {
   return rate ? fmt::format("{}", rate->value()) : std::string();
 }
+std::string field(const std::optional<Seconds>& time) {
+  return time ? fmt::format("{}", time->count()) : std::string();
+}
+std::string field(double number) {
+  return fmt::format("{}", number);
+}
 std::string field(std::int64_t number) {
   return std::to_string(number);
 }
@@ -122,7 +128,7 @@ std::string csv_table(const Explanation& explanation,
     case Per::kBucket:
       text =
           "bucket,collective,bytes,ready_s,launched_s,started_s,ended_s,transfer_s,exposed_s,"
-          "waited_for\r\n";
+          "exposed_share_s,waited_for\r\n";
       if (explanation.summary) {
         for (const BucketSummary& b : explanation.summary->buckets) {
           line(text,
@@ -135,8 +141,21 @@ std::string csv_table(const Explanation& explanation,
                b.ended,
                b.transfer,
                b.exposed,
+               b.exposed_share,
                to_string(b.waited_for));
         }
+      }
+      break;
+    case Per::kModule:
+      text = "module,collective,calls,bytes,total_s,exposed_share_s\r\n";
+      for (const ModuleSummary& m : explanation.modules) {
+        line(text,
+             m.module,
+             to_string(m.collective),
+             m.calls,
+             m.bytes.count(),
+             m.total,
+             m.exposed_share);
       }
       break;
   }

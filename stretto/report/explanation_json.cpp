@@ -2,6 +2,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -41,6 +42,19 @@ ordered_json collectives_json(const CollectiveReport& report) {
   return list;
 }
 
+ordered_json modules_json(const std::vector<ModuleSummary>& modules) {
+  ordered_json list = ordered_json::array();
+  for (const ModuleSummary& module : modules) {
+    list.push_back({{"module", module.module},
+                    {"collective", to_string(module.collective)},
+                    {"calls", module.calls},
+                    {"bytes", module.bytes.count()},
+                    {"total_s", module.total.count()},
+                    {"exposed_share_s", module.exposed_share.count()}});
+  }
+  return list;
+}
+
 ordered_json stragglers_json(const CollectiveReport& report) {
   ordered_json list = ordered_json::array();
   for (const RankWaiting& rank : report.ranks) {
@@ -50,6 +64,26 @@ ordered_json stragglers_json(const CollectiveReport& report) {
                     {"made_others_wait_s", rank.made_others_wait.count()}});
   }
   return list;
+}
+
+ordered_json all_to_all_json(const std::optional<AllToAllBalance>& balance) {
+  if (!balance) {
+    return {};
+  }
+  ordered_json ranks = ordered_json::array();
+  for (const AllToAllRank& rank : balance->ranks) {
+    ranks.push_back({{"rank", rank.rank},
+                     {"calls", rank.calls},
+                     {"sent_bytes", rank.sent.count()},
+                     {"received_bytes", rank.received.count()},
+                     {"bytes", rank.bytes.count()},
+                     {"total_s", rank.total.count()}});
+  }
+  return {{"max_over_mean", balance->max_over_mean},
+          {"max_over_mean_per_call",
+           balance->max_over_mean_per_call ? ordered_json(*balance->max_over_mean_per_call)
+                                           : ordered_json()},
+          {"ranks", std::move(ranks)}};
 }
 
 ordered_json diagnoses_json(const Explanation& explanation) {
@@ -94,6 +128,7 @@ std::string to_json(const Explanation& explanation) {
   if (explanation.slowdown) {
     slowdown = {{"factor", explanation.slowdown->factor},
                 {"kernels", explanation.slowdown->kernels},
+                {"same_position", explanation.slowdown->same_position},
                 {"extra_s", explanation.slowdown->extra.count()}};
   }
   ordered_json certificate;
@@ -107,19 +142,22 @@ std::string to_json(const Explanation& explanation) {
                    {"settings", c.settings.text},
                    {"assumptions", c.assumptions}};
   }
-  const ordered_json document = {{"verdict", verdict(explanation)},
-                                 {"host_only", explanation.host_only},
-                                 {"summary", std::move(summary)},
-                                 {"least_exposed_s", or_null(explanation.least_exposed())},
-                                 {"buckets", std::move(buckets)},
-                                 {"collectives", collectives_json(explanation.collectives)},
-                                 {"matched", explanation.collectives.matched},
-                                 {"unmatched", explanation.collectives.unmatched},
-                                 {"stragglers", stragglers_json(explanation.collectives)},
-                                 {"fit", std::move(fit)},
-                                 {"certificate", std::move(certificate)},
-                                 {"slowdown", std::move(slowdown)},
-                                 {"diagnoses", diagnoses_json(explanation)}};
+  const ordered_json document = {
+      {"verdict", verdict(explanation)},
+      {"host_only", explanation.host_only},
+      {"summary", std::move(summary)},
+      {"least_exposed_s", or_null(explanation.least_exposed())},
+      {"buckets", std::move(buckets)},
+      {"modules", modules_json(explanation.modules)},
+      {"collectives", collectives_json(explanation.collectives)},
+      {"matched", explanation.collectives.matched},
+      {"unmatched", explanation.collectives.unmatched},
+      {"stragglers", stragglers_json(explanation.collectives)},
+      {"all_to_all", all_to_all_json(explanation.collectives.all_to_all)},
+      {"fit", std::move(fit)},
+      {"certificate", std::move(certificate)},
+      {"slowdown", std::move(slowdown)},
+      {"diagnoses", diagnoses_json(explanation)}};
   return document.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 

@@ -4,12 +4,12 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "stretto/report/explanation.hpp"
-#include "stretto/report/names.hpp"
 #include "stretto/report/report.hpp"
 
 namespace stretto {
@@ -19,6 +19,10 @@ constexpr std::size_t kMostRows = 10;
 
 std::string percent(double ratio) {
   return fmt::format("{:.1f} %", 100.0 * ratio);
+}
+
+std::string_view per_step(const Explanation& explanation) {
+  return explanation.steps_marked ? "per step" : "in the whole recording";
 }
 
 std::string size_of(Bytes bytes) {
@@ -108,6 +112,42 @@ Rows waiting_rows(const CollectiveReport& report, std::size_t most) {
   return rows;
 }
 
+/// The busiest ranks and, if there are more than `most`, the least busy one.
+std::string all_to_all_table(const AllToAllBalance& balance, std::size_t most) {
+  Rows rows = {{"rank", "all_to_alls", "sent", "received", "larger", "over mean", "total"}};
+  const auto mean =
+      static_cast<double>(balance.ranks.front().bytes.count()) / balance.max_over_mean;
+  const std::size_t all = balance.ranks.size();
+  for (std::size_t i = 0; i < all; ++i) {
+    if (i + 1 >= most && i + 1 < all) {
+      continue;
+    }
+    const AllToAllRank& rank = balance.ranks[i];
+    rows.push_back({std::to_string(rank.rank),
+                    std::to_string(rank.calls),
+                    format(rank.sent),
+                    format(rank.received),
+                    format(rank.bytes),
+                    fmt::format("{:.2f}", static_cast<double>(rank.bytes.count()) / mean),
+                    format(rank.total)});
+  }
+  return table(rows);
+}
+
+Rows module_rows(const std::vector<ModuleSummary>& modules, std::size_t most) {
+  Rows rows = {{"module", "collective", "calls", "size", "total", "exposed"}};
+  for (std::size_t i = 0; i < std::min(most, modules.size()); ++i) {
+    const ModuleSummary& module = modules[i];
+    rows.push_back({module.module,
+                    std::string(to_string(module.collective)),
+                    fmt::format("{:.4g}", module.calls),
+                    size_of(module.bytes),
+                    format(module.total),
+                    format(module.exposed_share)});
+  }
+  return rows;
+}
+
 std::string and_more(std::size_t all, std::string_view what) {
   return all > kMostRows ? fmt::format("and {} more {}\n", all - kMostRows, what) : std::string();
 }
@@ -153,9 +193,9 @@ std::string certificate_of(const Certificate& certificate) {
 const BucketSummary* most_exposed(const Summary& summary) {
   const auto most = std::max_element(
       summary.buckets.begin(), summary.buckets.end(), [](const auto& a, const auto& b) {
-        return a.exposed < b.exposed;
+        return a.exposed_share < b.exposed_share;
       });
-  return most == summary.buckets.end() || most->exposed.count() <= 0.0 ? nullptr : &*most;
+  return most == summary.buckets.end() || most->exposed_share.count() <= 0.0 ? nullptr : &*most;
 }
 
 Rows step_rows(const std::vector<StepNumbers>& steps) {
@@ -170,32 +210,6 @@ Rows step_rows(const std::vector<StepNumbers>& steps) {
                     format(step.communication),
                     format(step.exposed),
                     std::to_string(step.launches)});
-  }
-  return rows;
-}
-
-Rows bucket_rows(const Summary& summary) {
-  Rows rows = {{"bucket",
-                "what",
-                "size",
-                "ready",
-                "launched",
-                "started",
-                "ended",
-                "on the wire",
-                "exposed",
-                "began after"}};
-  for (const BucketSummary& bucket : summary.buckets) {
-    rows.push_back({std::to_string(bucket.bucket),
-                    std::string(to_string(bucket.collective)),
-                    size_of(bucket.bytes),
-                    format(bucket.ready),
-                    format(bucket.launched),
-                    format(bucket.started),
-                    format(bucket.ended),
-                    format(bucket.transfer),
-                    format(bucket.exposed),
-                    std::string(detail::words_of(bucket.waited_for))});
   }
   return rows;
 }
@@ -227,7 +241,7 @@ std::string verdict(const Explanation& explanation) {
   const Summary& s = *explanation.summary;
   std::string text = fmt::format("exposed communication {} {} of {} ({})",
                                  format(s.exposed),
-                                 explanation.steps_marked ? "per step" : "in the whole recording",
+                                 per_step(explanation),
                                  format(s.step),
                                  percent(s.exposed / s.step));
   if (const auto& certificate = explanation.certificate) {
@@ -238,7 +252,7 @@ std::string verdict(const Explanation& explanation) {
     text += fmt::format("; no schedule of these exchanges could wait less than {}", format(*least));
   }
   if (const BucketSummary* most = most_exposed(s); most != nullptr && s.buckets.size() > 1) {
-    const double share = std::min(1.0, most->exposed / s.exposed);
+    const double share = s.exposed_ratio(*most).value_or(0.0);
     text += fmt::format("; {} of it ({}) in bucket {} of {}",
                         share > 0.5 ? "most" : "the largest part",
                         percent(share),
@@ -262,7 +276,7 @@ std::string text_explanation(const Explanation& explanation) {
     Summary numbers = *explanation.summary;
     numbers.buckets.clear();
     numbers.per_rank.clear();
-    section(text_summary(numbers));
+    section(text_summary(numbers, explanation.steps_marked));
     if (explanation.fitted) {
       text += fmt::format(
           "bound: exchanges cost {} + bytes / {}, fitted to the recording's own all_reduces of {} "
@@ -288,8 +302,14 @@ std::string text_explanation(const Explanation& explanation) {
                     "2.1 and later record them)\n";
     }
     if (!explanation.summary->buckets.empty()) {
-      section("per step, the most exposed:\n" + bucket_table(*explanation.summary));
+      section(std::string(per_step(explanation)) + ", the most exposed:\n" +
+              bucket_table(*explanation.summary));
     }
+  }
+  if (!explanation.modules.empty()) {
+    section("FSDP modules, " + std::string(per_step(explanation)) + ", the most exposed first:\n" +
+            table(module_rows(explanation.modules, kMostRows)) +
+            and_more(explanation.modules.size(), "rows (--per module)"));
   }
   if (!explanation.devices.empty()) {
     section("whole recording, by device:\n" + table(device_rows(explanation)));
@@ -300,6 +320,10 @@ std::string text_explanation(const Explanation& explanation) {
   if (!collectives.kinds.empty()) {
     section("collectives, longest first:\n" + table(collective_rows(collectives, kMostRows)) +
             and_more(collectives.kinds.size(), "kinds (--per collective)"));
+  }
+  if (collectives.all_to_all) {
+    section("all_to_all, busiest ranks first, the least busy last:\n" +
+            all_to_all_table(*collectives.all_to_all, kMostRows));
   }
   if (!collectives.ranks.empty()) {
     section("waiting for late ranks, inside of collectives:\n" +
@@ -337,9 +361,18 @@ std::string text_table(const Explanation& explanation,
     case Per::kStep:
       return table(step_rows(steps));
     case Per::kCollective:
-      return table(collective_rows(explanation.collectives, explanation.collectives.kinds.size()));
+      return table(collective_rows(explanation.collectives, explanation.collectives.kinds.size())) +
+             (explanation.collectives.all_to_all
+                  ? "\n" + all_to_all_table(*explanation.collectives.all_to_all,
+                                            explanation.collectives.all_to_all->ranks.size())
+                  : std::string());
     case Per::kBucket:
-      return explanation.summary ? table(bucket_rows(*explanation.summary)) : std::string();
+      return explanation.summary ? bucket_table(*explanation.summary, BucketRows::kAll)
+                                 : std::string();
+    case Per::kModule:
+      return explanation.modules.empty()
+                 ? std::string("no range of FSDP in the trace names a module\n")
+                 : table(module_rows(explanation.modules, explanation.modules.size()));
   }
   return {};
 }

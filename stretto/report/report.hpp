@@ -8,9 +8,10 @@
 
 #include "stretto/data/summary.hpp"
 #include "stretto/data/timeline.hpp"
-#include "stretto/simulate/validate.hpp"
 
 namespace stretto {
+
+struct ValidationRow;
 
 /// Chrome trace JSON that Perfetto opens without errors: one process per rank; on a thread no two
 /// slices overlap (communication that does is spread over several); arrows from a bucket's last
@@ -46,10 +47,16 @@ struct NamedSummary {
 };
 /// One row per run: step, exposed, hidden, bound, gap, samples/s.
 [[nodiscard]] std::string comparison_table(const std::vector<NamedSummary>& runs);
-/// The buckets of a Summary, those that are exposed most, and what each began after.
-[[nodiscard]] std::string bucket_table(const Summary& summary);
+enum class BucketRows : std::uint8_t {
+  kMostExposed,  ///< At most 20.
+  kAll,          ///< And what each took on the wire.
+};
+/// The buckets of a Summary, and what each began after.
+[[nodiscard]] std::string bucket_table(const Summary& summary,
+                                       BucketRows which = BucketRows::kMostExposed);
 /// All numbers of one Summary, each ratio with its formula.
-[[nodiscard]] std::string text_summary(const Summary& summary);
+/// @param steps_marked False if its one step is a whole recording.
+[[nodiscard]] std::string text_summary(const Summary& summary, bool steps_marked = true);
 
 /// One row per series: rows used to calibrate and to test, mean and worst error, target and whether
 /// it is met. Notes stand below, numbered.

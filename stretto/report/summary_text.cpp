@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -51,18 +52,23 @@ std::string aligned(const std::vector<Line>& lines) {
   return text;
 }
 
-std::vector<Line> lines_of(const Summary& s) {
+std::vector<Line> lines_of(const Summary& s, bool steps_marked) {
   std::vector<Line> lines = {
-      {"exposed communication", format(s.exposed) + " per step", "no compute ran beside it"},
+      {"exposed communication",
+       format(s.exposed) + (steps_marked ? " per step" : " in the whole recording"),
+       "no compute ran beside it"},
       {"step",
        format(s.step),
-       fmt::format("median of {} {}, {} {}; p10 {}, p90 {}",
-                   s.steps,
-                   s.steps == 1 ? "step" : "steps",
-                   s.ranks,
-                   s.ranks == 1 ? "rank" : "ranks",
-                   format(s.step_p10),
-                   format(s.step_p90))},
+       steps_marked ? fmt::format("median of {} {}, {} {}; p10 {}, p90 {}",
+                                  s.steps,
+                                  s.steps == 1 ? "step" : "steps",
+                                  s.ranks,
+                                  s.ranks == 1 ? "rank" : "ranks",
+                                  format(s.step_p10),
+                                  format(s.step_p90))
+                    : fmt::format("all of it, {} {}: nothing marks its steps",
+                                  s.ranks,
+                                  s.ranks == 1 ? "rank" : "ranks")},
       {"compute", format(s.compute), ""},
       {"communication", format(s.communication), fmt::format("{:.4g} launches", s.launches)},
       {"first launch", time(s.first_launch, kNoCommunication), "from the start of the step"},
@@ -100,38 +106,41 @@ std::string_view detail::words_of(WaitedFor reason) noexcept {
   return "?";
 }
 
-std::string bucket_table(const Summary& summary) {
+std::string bucket_table(const Summary& summary, BucketRows which) {
   std::vector<BucketSummary> buckets = summary.buckets;
-  const std::size_t left_out = buckets.size() - std::min(buckets.size(), kMostBucketRows);
+  const std::size_t most = which == BucketRows::kAll ? buckets.size() : kMostBucketRows;
+  const std::size_t left_out = buckets.size() - std::min(buckets.size(), most);
   if (left_out > 0) {  // keep those to blame, in their own order
     std::stable_sort(
         buckets.begin(), buckets.end(), [](const BucketSummary& a, const BucketSummary& b) {
-          return a.exposed > b.exposed;
+          return a.exposed_share > b.exposed_share;
         });
-    buckets.resize(kMostBucketRows);
+    buckets.resize(most);
     std::sort(buckets.begin(), buckets.end(), [](const BucketSummary& a, const BucketSummary& b) {
       return a.bucket < b.bucket;
     });
   }
-  std::vector<std::vector<std::string>> rows = {{"bucket",
-                                                 "what",
-                                                 "size",
-                                                 "ready",
-                                                 "launched",
-                                                 "started",
-                                                 "ended",
-                                                 "exposed",
-                                                 "began after"}};
+  std::vector<std::vector<std::string>> rows = {
+      {"bucket", "what", "size", "ready", "launched", "started", "ended"}};
+  const auto add_rest = [&](std::string wire, std::vector<std::string> rest) {
+    if (which == BucketRows::kAll) {
+      rows.back().push_back(std::move(wire));
+    }
+    rows.back().insert(rows.back().end(), rest.begin(), rest.end());
+  };
+  add_rest("on the wire", {"exposed", "share", "began after"});
   for (const BucketSummary& bucket : buckets) {
     rows.push_back({std::to_string(bucket.bucket),
                     std::string(to_string(bucket.collective)),
                     bucket.bytes > Bytes(0) ? format(bucket.bytes) : "?",
-                    format(bucket.ready),
+                    time(bucket.ready, "?"),
                     format(bucket.launched),
                     format(bucket.started),
-                    format(bucket.ended),
-                    format(bucket.exposed),
-                    std::string(detail::words_of(bucket.waited_for))});
+                    format(bucket.ended)});
+    add_rest(format(bucket.transfer),
+             {format(bucket.exposed),
+              percent(summary.exposed_ratio(bucket), "n/a"),
+              std::string(detail::words_of(bucket.waited_for))});
   }
   return table(rows) +
          (left_out == 0 ? "" : fmt::format("and {} buckets that are exposed less\n", left_out));
@@ -169,8 +178,8 @@ std::string comparison_table(const std::vector<NamedSummary>& runs) {
   return table(rows);
 }
 
-std::string text_summary(const Summary& summary) {
-  std::string text = aligned(lines_of(summary));
+std::string text_summary(const Summary& summary, bool steps_marked) {
+  std::string text = aligned(lines_of(summary, steps_marked));
   if (!summary.buckets.empty()) {
     text += "\n" + bucket_table(summary);
   }

@@ -264,6 +264,10 @@ void TraceBuilder::set_rank() {
   for (std::size_t i = first_record_; i < records.size(); ++i) {
     records[i].rank += file_.rank;
   }
+  if (!file_.host.empty() || !file_.versions.empty()) {
+    timeline().setups.push_back(
+        {file_.rank, file_.host, {file_.versions.begin(), file_.versions.end()}});
+  }
   file_.kept = static_cast<std::uint64_t>(records.size() - first_record_);
 }
 

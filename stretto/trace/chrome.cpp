@@ -582,6 +582,12 @@ class ChromeReader {
                      "what it was made of",
                      "Analyze the .timeline.json beside it, or the trace that was converted"});
       }
+      if (member.kind != ValueKind::kContainer) {
+        add_version(member.key, unescape(member.text()));
+      }
+      if (member.key == "host_name" && member.kind == ValueKind::kString) {
+        file_.host = unescape(member.text());
+      }
       if (member.key == "baseTimeNanoseconds") {
         std::int64_t base = 0;
         if (parse_integer(member.text(), base) && base >= 0 && base < kLatestTraceNs) {
@@ -597,10 +603,28 @@ class ChromeReader {
             file_.world_size = to_id(value.text);
           } else if (key == "backend") {
             file_.backend = unescape(value.text);
+          } else {
+            add_version(key, unescape(value.text));
           }
         });
       }
     }
+  }
+
+  /// PyTorch writes the runtime's version, Kineto the runtime's own number under the same key.
+  void add_version(std::string_view key, const std::string& version) {
+    constexpr std::array<std::string_view, 6> kKeys = {"nccl_version",
+                                                       "torch_version",
+                                                       "cuda_runtime_version",
+                                                       "cuda_driver_version",
+                                                       "hip_runtime_version",
+                                                       "hip_driver_version"};
+    if (std::find(kKeys.begin(), kKeys.end(), key) == kKeys.end() || version.empty() ||
+        version == "N/A") {
+      return;
+    }
+    std::string& known = file_.versions[std::string(key)];
+    known += (known.empty() ? "" : " / ") + version;
   }
 
   /// Kernels without metadata get it from the host's record of the call that launched them.

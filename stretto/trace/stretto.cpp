@@ -46,6 +46,9 @@ void read_stretto(Input& input, TraceBuilder& builder) {
   for (const RankClock& clock : read.clocks) {
     timeline.clocks.push_back(clock);
   }
+  for (const RankSetup& setup : read.setups) {
+    timeline.setups.push_back(setup);
+  }
   file.world_size = read.world_size;
   file.events = read.records.size();
   file.base_ns = read.origin_unix_ns;

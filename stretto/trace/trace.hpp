@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -38,15 +39,18 @@ struct TraceFile {
   std::vector<std::uint32_t> ranks;  ///< All that it has records of.
   std::uint32_t world_size = 0;      ///< 0 if it does not say.
   std::string backend;               ///< As it says: `nccl`; empty if it does not.
-  std::uint64_t bytes = 0;           ///< Of text, unpacked.
-  std::uint64_t events = 0;          ///< In the file, of every kind.
-  std::uint64_t kept = 0;            ///< Of them, now records.
-  std::uint64_t lost = 0;            ///< Of them, unreadable.
-  std::uint64_t negative = 0;        ///< With a negative duration, taken as 0.
-  std::optional<TraceFault> fault;   ///< The first one. Without `salvage` it would have thrown.
-  std::string steps_from;            ///< What marks the steps; empty if nothing does.
-  std::uint64_t unlinked = 0;        ///< Device rows whose launch is not in the file. They count.
-  std::vector<std::string> notes;    ///< What a reader of the numbers should know, in words.
+  std::string host;                  ///< Where it ran; empty if it does not say.
+  /// Of libraries and drivers, by name. Several of one name are joined.
+  std::map<std::string, std::string> versions;
+  std::uint64_t bytes = 0;          ///< Of text, unpacked.
+  std::uint64_t events = 0;         ///< In the file, of every kind.
+  std::uint64_t kept = 0;           ///< Of them, now records.
+  std::uint64_t lost = 0;           ///< Of them, unreadable.
+  std::uint64_t negative = 0;       ///< With a negative duration, taken as 0.
+  std::optional<TraceFault> fault;  ///< The first one. Without `salvage` it would have thrown.
+  std::string steps_from;           ///< What marks the steps; empty if nothing does.
+  std::uint64_t unlinked = 0;       ///< Device rows whose launch is not in the file. They count.
+  std::vector<std::string> notes;   ///< What a reader of the numbers should know, in words.
   std::vector<KernelName> kernels;
   std::int64_t base_ns = 0;  ///< Unix time that the file's times count from; 0 if it does not say.
   /// Ascend only: what the profiler itself computed (rows of its process "Overlap Analysis").

@@ -69,8 +69,8 @@ TEST(Analyze, BucketsTakeTheLatestRank) {
   ASSERT_EQ(summary.buckets.size(), 2U);
   EXPECT_EQ(summary.buckets[1].bucket, 1U);
   EXPECT_EQ(summary.buckets[1].bytes, Bytes(1000));
-  EXPECT_NEAR(summary.buckets[1].ready.count(), 41 * kMs, 1e-9);     // rank 1
-  EXPECT_NEAR(summary.buckets[1].launched.count(), 42 * kMs, 1e-9);  // rank 1
+  EXPECT_NEAR(summary.buckets[1].ready.value().count(), 41 * kMs, 1e-9);  // rank 1
+  EXPECT_NEAR(summary.buckets[1].launched.count(), 42 * kMs, 1e-9);       // rank 1
   EXPECT_NEAR(summary.buckets[1].ended.count(), 52 * kMs, 1e-9);
   EXPECT_NEAR(summary.buckets[1].exposed.count(), 10.5 * kMs, 1e-9);
   EXPECT_NEAR(summary.buckets[0].exposed.count(), 0.0, 1e-12);

@@ -259,7 +259,8 @@ class Analyze(CliTest):
 
     def test_tables_and_csv(self):
         for per, head in (("rank", "rank,device,span_ns"), ("step", "step,name,rank"),
-                          ("collective", "collective,name,group"), ("bucket", "bucket,collective,bytes")):
+                          ("collective", "collective,name,group"), ("bucket", "bucket,collective,bytes"),
+                          ("module", "module,collective,calls")):
             with self.subTest(per=per):
                 self.assertEqual(0, stretto("analyze", self.traces, "--per", per).returncode)
                 done = stretto("analyze", self.traces, "--per", per, "--csv")

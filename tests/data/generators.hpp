@@ -115,6 +115,9 @@ inline Timeline any_timeline() {
   timeline.steps_total = *rc::gen::arbitrary<std::uint32_t>();
   timeline.steps_recorded = *rc::gen::arbitrary<std::uint32_t>();
   timeline.clocks.push_back({3, *rc::gen::arbitrary<std::int64_t>(), 17});
+  if (*rc::gen::arbitrary<bool>()) {
+    timeline.setups.push_back({5, *any_name(), {{"nccl_version", *any_name()}}});
+  }
   timeline.names = *rc::gen::nonEmpty(rc::gen::container<std::vector<std::string>>(any_name()));
   const auto names = static_cast<std::uint32_t>(timeline.names.size());
   const bool imported = *rc::gen::arbitrary<bool>();
@@ -181,11 +184,12 @@ inline Summary any_summary() {
   bucket.bucket = 7;
   bucket.collective = any_enum<Collective>(11);
   bucket.bytes = Bytes(*rc::gen::inRange<std::int64_t>(0, 1LL << 62));
-  bucket.ready = time();
+  bucket.ready = maybe();
   bucket.launched = time();
   bucket.started = time();
   bucket.ended = time();
   bucket.exposed = time();
+  bucket.exposed_share = time();
   bucket.transfer = time();
   bucket.waited_for = any_enum<WaitedFor>(4);
   summary.buckets.push_back(bucket);

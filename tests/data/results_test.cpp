@@ -120,6 +120,19 @@ TEST(Summary, RatiosFollowTheirFormulas) {
   EXPECT_DOUBLE_EQ(*summary.bound_gap_ratio(), 0.25);
 }
 
+TEST(Summary, SharesOfTheExposedTimeNeverExceedIt) {
+  Summary summary;
+  summary.exposed = Seconds(1);
+  summary.buckets.resize(2);
+  EXPECT_DOUBLE_EQ(*summary.exposed_ratio(summary.buckets[0]), 0.0);
+  summary.buckets[0].exposed_share = Seconds(0.5);
+  EXPECT_DOUBLE_EQ(*summary.exposed_ratio(summary.buckets[0]), 0.5);
+  summary.buckets[1].exposed_share = Seconds(1.5);  // medians need not sum to the median
+  EXPECT_DOUBLE_EQ(*summary.exposed_ratio(summary.buckets[0]), 0.25);
+  EXPECT_DOUBLE_EQ(*summary.exposed_ratio(summary.buckets[1]), 0.75);
+  EXPECT_FALSE(Summary{}.exposed_ratio(BucketSummary{}));
+}
+
 TEST(Summary, JsonHasTheKeysOfTheContract) {
   const std::string text = to_json(Summary{});
   for (const std::string_view key : {"step_s",

@@ -10,6 +10,7 @@
 #include "stretto/base/error.hpp"
 #include "stretto/report/cells.hpp"
 #include "stretto/report/report.hpp"
+#include "stretto/simulate/validate.hpp"
 
 namespace stretto {
 namespace {
@@ -132,7 +133,7 @@ TEST(SummaryText, LongBucketListsKeepThoseToBlame) {
     BucketSummary bucket;
     bucket.bucket = b;
     bucket.bytes = Bytes(8);
-    bucket.exposed = Seconds(b >= 45 ? 1.0 : 0.0);
+    bucket.exposed_share = Seconds(b >= 45 ? 1.0 : 0.0);
     summary.buckets.push_back(bucket);
   }
   const std::string text = text_summary(summary);
