@@ -16,8 +16,8 @@ import subprocess
 import sys
 
 # model, seconds of compute: with the rate below communication takes about as long.
-MODELS = {"resnet50": 0.4, "vgg16": 1.0, "bert_large": 2.0, "gpt2_124m": 1.0}
-RANKS = {2: 8e9, 4: 4e9, 8: 2e9}  # ranks -> bit/s: what two cores can emulate
+MODELS = {"resnet50": 0.3, "vgg16": 0.8, "bert_large": 2.0, "gpt2_124m": 0.8}
+RANKS = {2: 4e9, 4: 2e9, 8: 1e9}  # ranks -> bit/s: what two cores can emulate
 ROWS = {"serial": ["--schedule", "serial"], "ddp": ["--buckets", "ddp"], "planned": ["--buckets", "planned"]}
 
 
@@ -50,7 +50,7 @@ def main() -> int:
         for ranks, bits in RANKS.items():
             machine = f"{ranks}@{bits / 1e9:g}Gbit/s,50us"
             # The share of communication stays the same on every machine.
-            compute = MODELS[model] * 8e9 / bits
+            compute = MODELS[model] * 4e9 / bits
             for row, flags in ROWS.items():
                 summary, error = replay(program, model, machine, compute, flags, 4)
                 if summary is None:

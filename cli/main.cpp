@@ -145,7 +145,9 @@ int run(Context context) {
 int report_failure(const Error& error, bool json) noexcept {
   try {
     if (json) {
-      write_stdout(error_document(error).dump(2) + "\n");
+      write_stdout(error_document(error).dump(
+                       2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) +
+                   "\n");
     } else {
       std::fputs(error_text(error).c_str(), stderr);
     }

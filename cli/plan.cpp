@@ -52,7 +52,8 @@ std::string percent(double ratio) {
 // --sweep
 
 std::vector<SweepPoint> sweep_of(const PlanInput::Loaded& loaded) {
-  return sweep_caps(loaded.profile, loaded.costs, loaded.options, true, Bytes(64 << 10), 2);
+  const Bytes least = std::max(Bytes(64 << 10), Bytes(loaded.profile.bytes().count() / 16384));
+  return sweep_caps(loaded.profile, loaded.costs, loaded.options, true, least, 2);
 }
 
 /// The rules of thumb, marked in the sweep.
@@ -243,9 +244,11 @@ std::string check_text(const PlanFlags& flags,
                   format(after.summary->step),
                   format(after.summary->exposed),
                   fmt::format("{:.0f}", after.summary->launches)});
-  const Seconds promised = loaded.measured->step - result.step;
+  // What buckets can give: the rest of the exposed time is in no model of them.
+  const Seconds promised =
+      loaded.certificate ? loaded.certificate->recoverable : loaded.measured->step - result.step;
   const Seconds got = loaded.measured->step - after.summary->step;
-  return fmt::format("{} of the {} per step that was to be had{}\n\n",
+  return fmt::format("{} per step won, of {} that other buckets were to save{}\n\n",
                      format(got),
                      format(promised),
                      promised > Seconds(0) ? fmt::format(" ({})", percent(got / promised)) : "") +
@@ -255,32 +258,85 @@ std::string check_text(const PlanFlags& flags,
 // The whole answer.
 
 std::string inputs_text(const PlanInput::Loaded& loaded) {
-  return fmt::format("\nprofile: {}, {} in {} tensors, {}{}{}\nmachine: {}\n",
-                     loaded.profile.model,
-                     format(loaded.profile.bytes()),
-                     loaded.profile.tensors.size(),
-                     to_string(loaded.profile.basis),
-                     loaded.profile.assumptions.empty() ? "" : ": ",
-                     loaded.profile.assumptions,
-                     loaded.costs_basis);
+  std::string recorded;
+  if (loaded.measured) {
+    recorded =
+        fmt::format("\nrecorded: step {}, {} exposed{}",
+                    format(loaded.measured->step),
+                    format(loaded.measured->exposed),
+                    loaded.certificate ? fmt::format("; the model has {} exposed for its buckets",
+                                                     format(loaded.certificate->exposed_model))
+                                       : std::string());
+  }
+  return recorded + fmt::format("\nprofile: {}, {} in {} tensors, {}{}{}\nmachine: {}\n",
+                                loaded.profile.model,
+                                format(loaded.profile.bytes()),
+                                loaded.profile.tensors.size(),
+                                to_string(loaded.profile.basis),
+                                loaded.profile.assumptions.empty() ? "" : ": ",
+                                loaded.profile.assumptions,
+                                loaded.costs_basis);
 }
 
-std::string next_of(const PlanFlags& flags, const PlanInput::Loaded& loaded) {
-  std::vector<std::string> arguments;
-  if (loaded.measured || !loaded.machine) {
-    arguments = {"plan"};
-    arguments.insert(
-        arguments.end(), flags.input.trace.paths.begin(), flags.input.trace.paths.end());
+/// One command that goes on from here: what to set for a trace; the same step with real bytes where
+/// this host may emulate the machine and runs the schedule; else its picture.
+std::string next_of(const PlanFlags& flags,
+                    const Context& context,
+                    const PlanInput::Loaded& loaded) {
+  std::vector<std::string> arguments = context.arguments;
+  const PlanInput& input = flags.input;
+  const bool runs = loaded.options.schedule != Schedule::kPriority && input.zero == 0 &&
+                    input.bandwidth == 1.0 && input.latency == 1.0 && input.compute_speed == 1.0 &&
+                    input.slowdown == 0.0 && input.rank_speed.empty() &&
+                    loaded.options.accumulate == 1 && input.machine.find('@') != std::string::npos;
+  if (loaded.measured) {
     arguments.insert(arguments.end(), {"--emit", "ddp"});
+  } else if (runs && arguments.size() == 4) {
+    arguments = {
+        "replay", input.trace.paths[0], "--emulate", input.machine, "--buckets", "planned"};
   } else {
-    arguments = {"replay",
-                 flags.input.trace.paths[0],
-                 "--emulate",
-                 flags.input.machine,
-                 "--buckets",
-                 "planned"};
+    arguments.front() = "simulate";
   }
   return command_line(arguments);
+}
+
+/// What the answer is about; without --json one at a time.
+void check_modes(const PlanFlags& flags) {
+  std::vector<std::string> modes;
+  const auto add = [&](bool given, const char* name) {
+    if (given) {
+      modes.emplace_back(name);
+    }
+  };
+  add(flags.layouts.wanted, "--layouts");
+  add(flags.sweep, "--sweep");
+  add(!flags.ranks.empty(), "--ranks");
+  add(!flags.emit.empty(), "--emit");
+  add(flags.exposed_below.has_value(), "--exposed-below");
+  add(!flags.check.empty(), "--check");
+  const PlanInput& input = flags.input;
+  const bool what_if = input.bandwidth != 1.0 || input.latency != 1.0 ||
+                       input.compute_speed != 1.0 || input.slowdown != 0.0 || input.zero != 0 ||
+                       !input.rank_speed.empty() || input.simulate.accumulate != 1 ||
+                       input.schedule != "overlap" || input.algorithm != "auto" ||
+                       input.compute_s.has_value() || !flags.save_plan.empty();
+  if (flags.layouts.wanted && (what_if || modes.size() > 1)) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        {"--layouts has flags of its own, and takes no other what-ifs",
+         "--layouts",
+         "flags of the planner beside it",
+         "--machine, --shape, --device, --global-batch, --most, --fused-attention, --imbalance",
+         ""});
+  }
+  if (!flags.json && modes.size() > 1) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {"one question at a time",
+                 "plan",
+                 modes[0] + " and " + modes[1],
+                 "one of them, or --json, which answers all",
+                 ""});
+  }
 }
 
 ordered_json document_of(const PlanFlags& flags,
@@ -315,6 +371,7 @@ ordered_json document_of(const PlanFlags& flags,
 }
 
 std::string text_of(const PlanFlags& flags,
+                    const Context& context,
                     const PlanInput::Loaded& loaded,
                     const PlanResult& result) {
   if (!flags.emit.empty()) {
@@ -344,7 +401,7 @@ std::string text_of(const PlanFlags& flags,
            inputs_text(loaded);
   }
   return text_plan(result) + inputs_text(loaded) +
-         fmt::format("next: {}\n", next_of(flags, loaded));
+         fmt::format("next: {}\n", next_of(flags, context, loaded));
 }
 
 std::string layouts_of(const PlanFlags& flags, const Context& context) {
@@ -372,11 +429,12 @@ std::string layouts_of(const PlanFlags& flags, const Context& context) {
                       {"ranks", machine.ranks()},
                       {"device", flags.layouts.device},
                       {"layouts", flags.layouts.json(model, machine)}}
-             .dump(2) +
+             .dump(2, ' ', false, ordered_json::error_handler_t::replace) +
          "\n";
 }
 
 int run_plan(const PlanFlags& flags, const Context& context) {
+  check_modes(flags);
   if (flags.layouts.wanted) {
     const std::string layouts = layouts_of(flags, context);
     if (flags.output.empty()) {
@@ -403,7 +461,7 @@ int run_plan(const PlanFlags& flags, const Context& context) {
     }
     text = document.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
   } else {
-    text = text_of(flags, loaded, result);
+    text = text_of(flags, context, loaded, result);
   }
   if (flags.output.empty()) {
     write_stdout(text);

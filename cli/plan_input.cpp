@@ -35,7 +35,7 @@ namespace {
 }
 
 void add_scale(CLI::App& app, const std::string& name, double& value, const std::string& help) {
-  app.add_option(name, value, help)->check(CLI::PositiveNumber)->type_name("X");
+  app.add_option(name, value, help)->check(CLI::Range(1e-6, 1e6))->type_name("X");
 }
 
 std::vector<double> factors(const std::vector<std::string>& texts, int ranks) {
@@ -52,7 +52,7 @@ std::vector<double> factors(const std::vector<std::string>& texts, int ranks) {
         equals != std::string::npos &&
         std::from_chars(text.data(), text.data() + equals, rank).ptr == text.data() + equals &&
         std::from_chars(text.data() + equals + 1, end, speed).ptr == end;
-    if (!good || rank < 0 || rank >= ranks || !(speed > 0.0) || !std::isfinite(speed)) {
+    if (!good || rank < 0 || rank >= ranks || !(speed >= 1e-6 && speed <= 1e6)) {
       refuse("not the speed of a rank",
              "--rank-speed",
              text,
@@ -137,11 +137,13 @@ void PlanInput::add_to(CLI::App& app) {
       ->check(CLI::Range(1e-6, 1.0))
       ->type_name("X");
   app.add_option("--compute-s", compute_s, "Stretch the profile to so many seconds of compute")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1e-9, 1e9))
       ->type_name("S");
   add_scale(app, "--compute-speed", compute_speed, "What if compute were X times as quick");
   add_scale(app, "--bandwidth", bandwidth, "What if all links were X times as quick");
-  add_scale(app, "--latency", latency, "What if latencies were X times as long");
+  app.add_option("--latency", latency, "What if latencies were X times as long (0: none)")
+      ->check(CLI::Range(0.0, 1e6))
+      ->type_name("X");
   app.add_option("--slowdown",
                  slowdown,
                  "Compute takes X times as long beside communication (default: the machine's)")
@@ -225,6 +227,16 @@ PlanInput::Loaded PlanInput::load(bool quiet) const {
     loaded.options.optimizer_per_bucket = false;  // as the frameworks that write traces
     const Explanation explanation = explain(read.timeline);
     loaded.measured = explanation.summary;
+    loaded.certificate = explanation.certificate;
+    if (loaded.machine && read.timeline.world_size != 0 &&
+        std::int64_t{read.timeline.world_size} != std::int64_t{loaded.machine->ranks()} && !quiet) {
+      std::fputs(fmt::format("note: recorded on {} ranks, planned for the {} of {}\n",
+                             read.timeline.world_size,
+                             loaded.machine->ranks(),
+                             loaded.machine->name)
+                     .c_str(),
+                 stderr);
+    }
     if (explanation.fitted) {
       const int ranks = static_cast<int>(std::max<std::uint32_t>(1, read.timeline.world_size));
       fitted = costs_of(*explanation.fitted, ranks);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "app.hpp"
+#include "stretto/analyze/certificate.hpp"
 #include "stretto/data/machine.hpp"
 #include "stretto/data/step_profile.hpp"
 #include "stretto/data/summary.hpp"
@@ -44,8 +45,9 @@ struct PlanInput {
     std::optional<Machine> machine;  ///< Absent: costs are fitted to the trace.
     ExchangeCosts costs;
     SimulateOptions options;
-    std::string costs_basis;          ///< For people: where the costs come from.
-    std::optional<Summary> measured;  ///< Of the trace, if it was one.
+    std::string costs_basis;                 ///< For people: where the costs come from.
+    std::optional<Certificate> certificate;  ///< Of the same.
+    std::optional<Summary> measured;         ///< Of the trace, if it was one.
   };
   [[nodiscard]] Loaded load(bool quiet) const;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "stretto/simulate/simulate.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -54,6 +55,15 @@ std::string validation_of(const SimulateFlags& flags, const Context& context) {
   for (ValidationRow& row : validate_buckets(flags.validate)) {
     rows.push_back(std::move(row));
   }
+  if (std::all_of(
+          rows.begin(), rows.end(), [](const ValidationRow& row) { return row.test_rows == 0; })) {
+    throw Error(ErrorCode::kParse,
+                {"no measurements to hold the simulator against",
+                 flags.validate,
+                 "none of the files",
+                 "nccl_allreduce.csv, train_vtrain_single_node.csv and others",
+                 "docs/layouts.md says which"});
+  }
   if (!flags.json) {
     return validation_text(rows);
   }
@@ -100,12 +110,10 @@ int run_simulate(const SimulateFlags& flags, const Context& context) {
   AnalyzeOptions analysis;
   analysis.samples_per_step =
       loaded.profile.batch * loaded.options.accumulate * std::int64_t{loaded.costs.ranks};
-  if (const auto lines = loaded.costs.all_reduce.lower_lines(loaded.profile.bytes());
-      loaded.options.sharding == Sharding::kNone &&
-      loaded.options.schedule != Schedule::kPriority && lines.size() == 1) {
-    analysis.cost = ExchangeCost{lines[0].latency, lines[0].seconds_per_byte};
-  }
-  const Summary summary = analyze(simulation.timeline, analysis);
+  analysis.one_rank_step = flags.artifacts.one_rank_step();
+  Summary summary = analyze(simulation.timeline, analysis);
+  // Of the model, and not of what was simulated: no plan, this one neither, is quicker.
+  summary.bound = std::min(summary.step, plan(loaded.profile, loaded.costs, loaded.options).bound);
   const std::vector<std::string> files = flags.artifacts.write(simulation.timeline, resolved.plan);
   std::string text;
   if (flags.json) {
@@ -125,6 +133,7 @@ int run_simulate(const SimulateFlags& flags, const Context& context) {
     text = document.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
   } else {
     TextTimelineOptions drawing;
+    drawing.step = simulation.timeline.steps_total - 1;
     drawing.color = flags.output.empty() && use_color();
     text = fmt::format("step {} on {} ranks ({}), of it {} exposed; simulated, {} events in {}\n\n",
                        format(simulation.step),

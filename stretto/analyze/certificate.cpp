@@ -59,6 +59,25 @@ Recorded cut(const StepProfile& whole, int pieces) {
   return recorded;
 }
 
+/// What no buckets could avoid whenever inside its bucket each gradient was ready: all but the last
+/// byte of a bucket may have been there when the one before it was, and nothing that follows need
+/// wait for it.
+Seconds least_exposed(const StepProfile& whole, const ExchangeCosts& costs) {
+  std::vector<ReadyBytes> gradients;
+  Bytes total;
+  Seconds before{};
+  for (const ProfileTensor& bucket : whole.tensors) {
+    if (bucket.bytes() > Bytes(0)) {
+      gradients.push_back({before, bucket.bytes() - Bytes(1)});
+      gradients.push_back({bucket.ready, Bytes(1)});
+      total += bucket.bytes();
+    }
+    before = bucket.ready;
+  }
+  const Seconds end = release_bound(gradients, exchange_floor(costs.all_reduce, total, 1));
+  return std::max(Seconds(0), end - whole.compute_end);
+}
+
 bool is_all_reduce_only(const Summary& summary) {
   bool any = false;
   for (const BucketSummary& bucket : summary.buckets) {
@@ -99,18 +118,22 @@ std::optional<Certificate> certify(const Timeline& timeline,
   options.recorded_ranks = 0;
   const PlanResult best = plan(recorded.profile, costs, options);
   const Seconds now = simulate(recorded.profile, costs, recorded.plan, options).step;
+  if (now > summary.step * 1.1) {
+    return std::nullopt;  // costs that are too high for what was recorded cannot be its own
+  }
   Certificate certificate;
   certificate.exposed_now = summary.exposed;
   certificate.exposed_model = now - best.compute;
   certificate.exposed_best = std::min(best.exposed(), certificate.exposed_model);
-  certificate.exposed_bound = best.bound - best.compute;
+  certificate.exposed_bound =
+      std::min(least_exposed(step_profile_of_trace(timeline), costs), certificate.exposed_best);
   certificate.recoverable =
       std::clamp(now - best.step, Seconds(0), std::max(Seconds(0), summary.exposed));
   certificate.settings = settings_for(Framework::kDdp, recorded.profile, costs, best, options);
   certificate.assumptions =
-      "gradients inside a bucket are taken to become ready evenly between the bucket before and "
-      "its own time, the first bucket is kept whole; one stream, the optimizer after the last "
-      "exchange";
+      "the best buckets are a model: gradients of a bucket taken as 8 equal tensors that become "
+      "ready evenly between the bucket before and its own time, the first bucket kept whole; one "
+      "stream, the optimizer after the last exchange";
   return certificate;
 }
 

@@ -20,7 +20,7 @@ struct Certificate {
   Seconds exposed_now{};    ///< As recorded;
   Seconds exposed_model{};  ///< and as the model has it with the recorded buckets.
   Seconds exposed_best{};   ///< With the best buckets,
-  Seconds exposed_bound{};  ///< and the least that any buckets could.
+  Seconds exposed_bound{};  ///< and the least that any buckets could, whatever is assumed of them.
   /// What other buckets save: exposed_model - exposed_best, never more than is exposed now.
   Seconds recoverable{};
   Settings settings;        ///< For PyTorch's DistributedDataParallel.
@@ -38,9 +38,9 @@ struct Certificate {
 /// @throws Error as step_profile_of_trace().
 [[nodiscard]] StepProfile planning_profile_of_trace(const Timeline& timeline, int pieces = 8);
 
-/// Absent where the recording does not say enough: no marked steps, no costs, no all_reduce of
-/// known size, or gradients that travel in another way. Of the step it takes what
-/// planning_profile_of_trace() does.
+/// Absent where the recording does not say enough, or costs a step much longer than it was: no
+/// marked steps, no costs, no all_reduce of known size, or gradients that travel in another way. Of
+/// the step it takes what planning_profile_of_trace() does.
 [[nodiscard]] std::optional<Certificate> certify(const Timeline& timeline,
                                                  const Summary& summary,
                                                  const ExchangeCosts& costs);

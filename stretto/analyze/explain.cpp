@@ -117,6 +117,12 @@ Explanation explain(const Timeline& timeline, const AnalyzeOptions& options) {
     }
   }
   explanation.certificate = certificate_of(timeline, explanation, options);
+  if (explanation.certificate) {
+    // The one bound that holds for any buckets, and not for the recorded ones kept whole.
+    Summary& summary = *explanation.summary;
+    summary.bound = std::min(
+        summary.step, summary.step - summary.exposed + explanation.certificate->exposed_bound);
+  }
   detail::diagnose(timeline, explanation);
   return explanation;
 }

@@ -20,13 +20,13 @@ using detail::Problem;
 
 constexpr Bytes kDdpFirstCap(1 << 20);
 
-/// Of the caps in [low, high), the shortest decimal number of MiB; low if that takes more than 6
-/// digits behind the point.
+/// Of the caps in [low, high), the largest of the shortest decimal numbers of MiB; low if that
+/// takes more than 6 digits behind the point.
 Bytes roundest(Bytes low, Bytes high) {
   constexpr double kMiB = 1 << 20;
   double unit = 1.0;
   for (int digits = 0; digits <= 6; ++digits, unit /= 10.0) {
-    const double units = std::ceil(static_cast<double>(low.count()) / kMiB / unit - 1e-9);
+    const double units = std::floor(static_cast<double>(high.count() - 1) / kMiB / unit + 1e-9);
     const Bytes cap(static_cast<std::int64_t>(units * unit * kMiB));
     if (cap >= low && cap < high) {
       return cap;
@@ -39,7 +39,7 @@ Bytes roundest(Bytes low, Bytes high) {
 std::vector<Bytes> caps_to_try(const StepProfile& profile) {
   constexpr std::size_t kMostTensors = 256;
   constexpr int kGeometric = 1024;
-  std::set<std::int64_t> sizes;
+  std::set<std::int64_t> sizes = {1};  // a bucket for every tensor
   const std::size_t count = profile.tensors.size();
   if (count <= kMostTensors) {
     for (std::size_t i = 0; i < count; ++i) {

@@ -38,8 +38,8 @@ struct Alternative {
 
 /// What becomes of the plan when an input is not what it was taken for.
 struct Sensitivity {
-  std::string what;     ///< compute, bandwidth, latency
-  double factor = 1.0;  ///< It is so many times as quick.
+  std::string what;     ///< compute time, bandwidth, latency
+  double factor = 1.0;  ///< It is so many times what it was taken for.
   Seconds step{};       ///< Of this plan then,
   Seconds best_step{};  ///< and of the one that would have been made.
 };

@@ -35,7 +35,7 @@ struct Problem {
 
 /// More tries of buckets_before_update() than this take too long: the optimizer then counts as one
 /// piece, and the cut is not proven.
-inline constexpr std::size_t kMostTensorsToBisect = 4096;
+inline constexpr std::size_t kMostTensorsToBisect = 1024;
 
 /// Evaluates plans of one profile, as the caller's options ask.
 class Evaluator {

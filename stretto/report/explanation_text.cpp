@@ -174,8 +174,8 @@ std::string certificate_of(const Certificate& certificate) {
   std::string text = fmt::format(
       "certificate: exposed now {}\n"
       "  {} no buckets could avoid\n"
-      "  {} more with the best buckets\n"
-      "  {} per step to be had with other buckets\n",
+      "  about {} more with the best buckets\n"
+      "  about {} per step to be had with other buckets\n",
       format(certificate.exposed_now),
       format(certificate.exposed_bound),
       above(certificate.exposed_best, certificate.exposed_bound),
@@ -245,9 +245,10 @@ std::string verdict(const Explanation& explanation) {
                                  format(s.step),
                                  percent(s.exposed / s.step));
   if (const auto& certificate = explanation.certificate) {
-    text += fmt::format("; other buckets save {}, and none wait less than {}",
-                        format(certificate->recoverable),
-                        format(std::min(s.exposed, certificate->exposed_bound)));
+    text += fmt::format("; other buckets would save about {}", format(certificate->recoverable));
+    if (const Seconds least = std::min(s.exposed, certificate->exposed_bound); least > Seconds(0)) {
+      text += fmt::format(", and none could wait less than {}", format(least));
+    }
   } else if (const auto least = explanation.least_exposed()) {
     text += fmt::format("; no schedule of these exchanges could wait less than {}", format(*least));
   }

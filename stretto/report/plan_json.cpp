@@ -39,20 +39,22 @@ std::string to_json(const PlanResult& result) {
                                        {"step_s", off.step.count()},
                                        {"best_step_s", off.best_step.count()}});
   }
-  return ordered_json{{"predicted_step_s", result.step.count()},
-                      {"compute_s", result.compute.count()},
-                      {"exposed_s", result.exposed().count()},
-                      {"optimum_s", result.optimum.count()},
-                      {"optimum_is_exact", result.optimum_is_exact},
-                      {"bound_s", result.bound.count()},
-                      {"bound_gap_ratio", result.bound_gap_ratio()},
-                      {"optimum_gap_ratio", result.optimum_gap_ratio()},
-                      {"origin", result.plan.origin},
-                      {"buckets", buckets},
-                      {"alternatives", alternatives},
-                      {"bounds", bounds},
-                      {"sensitivity", sensitivity}}
-      .dump();
+  const bool exact = result.optimum_is_exact;
+  return ordered_json{
+      {"predicted_step_s", result.step.count()},
+      {"compute_s", result.compute.count()},
+      {"exposed_s", result.exposed().count()},
+      {"optimum_s", exact ? ordered_json(result.optimum.count()) : ordered_json()},
+      {"optimum_is_exact", result.optimum_is_exact},
+      {"bound_s", result.bound.count()},
+      {"bound_gap_ratio", result.bound_gap_ratio()},
+      {"optimum_gap_ratio", exact ? ordered_json(result.optimum_gap_ratio()) : ordered_json()},
+      {"origin", result.plan.origin},
+      {"buckets", buckets},
+      {"alternatives", alternatives},
+      {"bounds", bounds},
+      {"sensitivity", sensitivity}}
+      .dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
 }  // namespace stretto

@@ -125,13 +125,12 @@ std::string plot(const std::vector<SweepPoint>& points, int columns) {
 
 std::string verdict(const PlanResult& result) {
   return fmt::format(
-      "step {}, of it {} exposed communication, in {} {}; {} {}; no schedule is below {} ({} gap)",
+      "step {}, of it {} exposed communication, in {} {}, {}; no schedule is below {} ({} gap)",
       format(result.step),
-      format(result.exposed()),
+      format(std::max(Seconds(0), result.exposed())),
       result.plan.buckets.size(),
       result.plan.buckets.size() == 1 ? "bucket" : "buckets",
-      result.optimum_is_exact ? "the optimum for this cost is" : "the best found is",
-      format(result.optimum),
+      result.optimum_is_exact ? "the optimum for this cost" : "the best found",
       format(result.bound),
       percent(result.bound_gap_ratio()));
 }

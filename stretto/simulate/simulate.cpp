@@ -129,6 +129,26 @@ RankClasses fold(const std::vector<double>& factors) {
   return classes;
 }
 
+/// Every rank if the Timeline shall have so many, so that means over ranks are right; else one of
+/// each class. With the class of each.
+std::vector<std::pair<std::uint32_t, std::size_t>> shown_ranks(const RankClasses& classes,
+                                                               const SimulateOptions& options,
+                                                               std::size_t recorded) {
+  std::vector<std::pair<std::uint32_t, std::size_t>> shown;
+  const std::vector<double>& factors = options.compute_factor;
+  if (factors.empty() || factors.size() > options.recorded_ranks) {
+    for (std::size_t c = 0; c < recorded; ++c) {
+      shown.emplace_back(classes.ranks[c], c);
+    }
+    return shown;
+  }
+  for (std::uint32_t rank = 0; rank < factors.size(); ++rank) {
+    const auto of = std::find(classes.factors.begin(), classes.factors.end(), factors[rank]);
+    shown.emplace_back(rank, static_cast<std::size_t>(of - classes.factors.begin()));
+  }
+  return shown;
+}
+
 /// Of some steps that were run, when each began on the class that came to it last.
 std::vector<double> step_begins(const detail::StepProgram& program,
                                 const detail::Trace& trace,
@@ -332,10 +352,12 @@ Simulation simulate(const StepProfile& profile,
     result.communication_end = Seconds(communication_end - begins[shown]);
     if (options.recorded_ranks > 0) {
       TimelineWriter writer(profile, plan, program, trace);
-      for (std::size_t c = 0; c < recorded; ++c) {
-        writer.add(c, classes.ranks[c], shown, shown + 1);
+      // What the steps before left on the wire is in the last one.
+      const std::size_t first = across ? shown - 2 : 0;
+      for (const auto& [rank, c] : shown_ranks(classes, options, recorded)) {
+        writer.add(c, rank, first, shown + 1);
       }
-      result.timeline = writer.finish(static_cast<std::uint32_t>(costs.ranks), 1);
+      result.timeline = writer.finish(static_cast<std::uint32_t>(costs.ranks), shown + 1 - first);
     }
     return result;
   }

@@ -43,8 +43,9 @@ struct SimulateOptions {
   /// What each rank's compute takes, relative to the profile. Empty: all 1. Ranks that are equal
   /// are simulated once.
   std::vector<double> compute_factor;
-  /// How many ranks the Timeline shows, one of each kind; 0: no Timeline is made.
-  std::size_t recorded_ranks = 8;
+  /// How many ranks the Timeline may show: all if that is enough, else one of each speed; of equal
+  /// ones always one. 0: no Timeline is made.
+  std::size_t recorded_ranks = 64;
 };
 
 /// What exchanges cost, with what happens beside them.
@@ -61,7 +62,9 @@ struct ExchangeCosts {
 [[nodiscard]] ExchangeCosts exchange_costs(const Machine& machine, Algorithm algorithm, Bytes most);
 
 struct Simulation {
-  Timeline timeline;  ///< Of the last step simulated: one record per thing, as a run would give.
+  /// Of the step, one record per thing, as a run would give; with kPriority of the two before it
+  /// too, whose exchanges reach into it.
+  Timeline timeline;
   /// Of a step in steady state: from its begin to the begin of the next. With kSerial and kOverlap
   /// every step is alike and this is its length.
   Seconds step{};

@@ -15,6 +15,7 @@ const std::string kForwardName = "forward";
 const std::string kBackwardName = "backward";
 const std::string kOptimizerName = "optimizer";
 const std::string kEndName = "end";
+const std::string kBetweenName = "accumulated passes";
 
 /// What the plan's buckets hold and who needs them.
 struct BucketUse {
@@ -93,9 +94,14 @@ class ProgramBuilder {
         add_exchange(sharded_ ? Collective::kReduceScatter : Collective::kAllReduce, b);
       }
       add_task(RecordKind::kForward, kForwardName, 0.0);  // marks the begin, before any wait
-      for (int pass = 0; pass < options_.accumulate; ++pass) {
+      // Passes that neither wait nor communicate are one piece, however many they are.
+      const int between = parameters_sharded_ ? 0 : std::max(0, options_.accumulate - 2);
+      for (int pass = 0; pass < options_.accumulate - between; ++pass) {
         forward(pass == 0);
-        backward(pass + 1 == options_.accumulate);
+        backward(pass + 1 == options_.accumulate - between);
+        if (pass == 0 && between > 0) {
+          add_task(RecordKind::kCompute, kBetweenName, between * profile_.backward_end.count());
+        }
       }
       previous_gradients_ = gradients_;
       if (!across_) {
