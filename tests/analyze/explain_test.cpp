@@ -150,8 +150,8 @@ TEST(Explain, TheBoundIsThatOfTheFittedCosts) {
   // 4 MB in 280 us and 2 MB in 200 us: 120 us and 25 GB/s.
   EXPECT_NEAR(explanation.fitted->cost.latency.count(), 120 * kUs, 1e-9);
   EXPECT_NEAR(explanation.fitted->cost.seconds_per_byte, 40e-12, 1e-16);
-  // Something of bucket 1 is ready at 600 and no sooner, and takes a latency: not before 720. Idle and
-  // optimizer stay: 700 without exposed communication.
+  // Something of bucket 1 is ready at 600 and no sooner, and takes a latency: not before 720. Idle
+  // and optimizer stay: 700 without exposed communication.
   ASSERT_TRUE(explanation.summary->bound);
   EXPECT_NEAR(explanation.summary->bound->count(), 720 * kUs, 1e-9);
   EXPECT_NEAR(explanation.least_exposed()->count(), 20 * kUs, 1e-9);
