@@ -210,13 +210,12 @@ class Choice {
     least_ = candidates_.size() == 1 ? step : std::min(least_, step);
   }
   [[nodiscard]] Candidate take() {
-    Candidate* best = nullptr;
-    for (Candidate& candidate : candidates_) {
-      const bool close = candidate.step <= least_ * (1.0 + 1e-4);
-      if (close && (best == nullptr || candidate.plan.buckets.size() < best->plan.buckets.size())) {
-        best = &candidate;
-      }
-    }
+    const auto best = std::min_element(
+        candidates_.begin(), candidates_.end(), [this](const Candidate& a, const Candidate& b) {
+          const bool a_close = a.step <= least_ * (1.0 + 1e-4);
+          const bool b_close = b.step <= least_ * (1.0 + 1e-4);
+          return a_close != b_close ? a_close : a.plan.buckets.size() < b.plan.buckets.size();
+        });
     return std::move(*best);
   }
 
