@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "stretto/base/buffer.hpp"
 #include "stretto/base/error.hpp"
@@ -76,6 +77,11 @@ class Arena {
  private:
   std::span<std::byte> bytes_;
 };
+
+/// Which ranks are near each other: groups[l][r] is the number of rank r's group on level l,
+/// innermost first; groups of a level lie within one group of the next. On top of the last level is
+/// one group of all. Groups may be of unequal size. Empty: all ranks are equally far.
+using RankGroups = std::vector<std::vector<int>>;
 
 namespace detail {
 /// One checked operation, as backends see it.

@@ -25,12 +25,34 @@ struct Exchange {
   int priority = 0;
   /// Model time up to which everything has happened that the next message depends on.
   ModelTime now = 0;
-  /// First phase this algorithm may use; one that runs several inner ones gives each its own range.
+  /// First phase this algorithm may use; one that runs several inner ones at the same time gives
+  /// each its own range. One after the other they may share it: messages between two ranks with one
+  /// address match in order.
   std::uint32_t phase = 0;
+  /// Which ranks are near each other: (*groups)[l][r] is rank r's group on level l, innermost
+  /// first. Null or empty: all are equally far.
+  const RankGroups* groups = nullptr;
+  /// What a mean divides by: the ranks of the whole operation, where this is a part of one.
+  int divisor = 0;
+  /// The ranks this runs among, of which `rank` and `size` speak, as the transport numbers them.
+  /// Null: all.
+  const int* members = nullptr;
+
+  [[nodiscard]] int world_rank(int member) const noexcept {
+    return members == nullptr ? member : members[member];
+  }
+  /// The same operation among some of its ranks. `of` must outlive what it returns.
+  [[nodiscard]] Exchange among(std::span<const int> of, int mine) const noexcept {
+    Exchange part = *this;
+    part.members = of.data();
+    part.size = static_cast<int>(of.size());
+    part.rank = mine;
+    return part;
+  }
 
   void send(
       Message& message, Group& group, int to, std::uint32_t at_phase, const BufferView& data) {
-    message.peer = to;
+    message.peer = world_rank(to);
     message.address = make_address(slot, phase + at_phase);
     message.data = data.data;
     message.bytes = data.size_bytes();
@@ -45,10 +67,12 @@ struct Exchange {
                int from,
                std::uint32_t at_phase,
                std::size_t bytes,
-               Group* readable = nullptr) {
-    message.peer = from;
+               Group* readable = nullptr,
+               std::byte* into = nullptr) {
+    message.peer = world_rank(from);
     message.address = make_address(slot, phase + at_phase);
     message.bytes = bytes;
+    message.into = into;
     message.priority = priority;
     message.group = &group;
     group.expect();

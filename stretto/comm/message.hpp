@@ -88,6 +88,9 @@ struct Message {
   /// the message arrives there. What an algorithm does with the bytes until then costs no model
   /// time.
   Group* readable = nullptr;
+  /// Receiving, optional: `bytes` of memory where the payload is wanted. A transport that must copy
+  /// it somewhere anyway puts it there, and `data` is `into`; one that lends does not.
+  std::byte* into = nullptr;
 
   // The transport's own.
   Message* next = nullptr;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 
@@ -41,6 +42,13 @@ class Transport {
   [[nodiscard]] virtual bool can_lend(const std::byte* data, std::size_t bytes) const noexcept = 0;
   /// Memory that can be lent, for staging.
   [[nodiscard]] virtual std::unique_ptr<Arena> allocate(Bytes size) = 0;
+
+  /// Messages above this are worth cutting, so that work on one piece happens while the next is on
+  /// the wire. The same on every rank. Shared memory has no wire, and on an emulated machine the
+  /// work takes no time.
+  [[nodiscard]] virtual std::size_t segment_bytes() const noexcept {
+    return std::numeric_limits<std::size_t>::max();
+  }
 
   /// Both complete by message.group->arrived(). What goes wrong in them is thrown by the next
   /// poll().
