@@ -30,6 +30,7 @@ constexpr std::array kCommands = {
     Command{"analyze", add_analyze},
     Command{"plan", add_plan},
     Command{"simulate", add_simulate},
+    Command{"measure", add_measure},
     Command{"diff", add_diff},
     Command{"convert", add_convert},
     Command{"demo", add_demo},

@@ -129,7 +129,8 @@ class Usage(CliTest):
                 self.assertIn(expected, done.stderr)
 
     def test_help_and_version(self):
-        for arguments in (["--help"], ["train", "--help"], ["replay", "--help"], ["run", "--help"]):
+        for arguments in (["--help"], ["train", "--help"], ["replay", "--help"], ["run", "--help"],
+                          ["measure", "--help"]):
             done = stretto(*arguments)
             self.assertEqual((done.returncode, done.stderr), (0, ""))
             self.assertGreaterEqual(done.stdout.count("  stretto "), 3, "three examples")
@@ -204,6 +205,99 @@ def kineto(rank=0, world_size=2, late=0, names=("ncclDevKernel_AllReduce_Sum_f32
     return {"schemaVersion": 1,
             "distributedInfo": {"backend": "nccl", "rank": rank, "world_size": world_size},
             "traceEvents": events}
+
+
+class Measure(CliTest):
+    QUICK = ["-b", "4", "-e", "64K", "-f", "128", "-n", "3", "-w", "1", "--budget", "0"]
+
+    def measure(self, *arguments):
+        return stretto("measure", *arguments)
+
+    def test_the_fixed_keys(self):
+        result = self.result(self.measure("all_reduce", *self.QUICK, "--json"))
+        self.assertEqual("stretto.measure/1", result["schema"])
+        self.assertEqual(("all_reduce", "shm", 2), (result["op"], result["backend"], result["ranks"]))
+        self.assertEqual([4, 512, 65536], [row["size_bytes"] for row in result["rows"]])
+        for row in result["rows"]:
+            self.assertEqual(("auto", "f32", "arena", 0),
+                             (row["algorithm"], row["dtype"], row["buffers"], row["wrong"]))
+            self.assertLessEqual(row["time_p10_s"], row["time_s"])
+            self.assertLessEqual(row["time_s"], row["time_p90_s"])
+            self.assertAlmostEqual(row["size_bytes"] / row["time_s"], row["algbw_bytes_per_s"], delta=1)
+            self.assertAlmostEqual(row["algbw_bytes_per_s"], row["busbw_bytes_per_s"], delta=1)  # 2 ranks
+        self.assertGreater(result["fit"]["latency_s"], 0)
+        self.assertGreater(result["fit"]["bandwidth_bytes_per_s"], 0)
+        self.assertEqual(["node"], [level["name"] for level in result["fit"]["levels"]])
+
+    def test_columns_and_footer_of_nccl_tests(self):
+        done = self.measure("reduce_scatter", *self.QUICK, "-g", "3", "-d", "half,int64", "-o", "max",
+                            "--algorithm", "direct,ring", "--buffers", "both")
+        self.assertEqual(0, done.returncode, done.stderr)
+        self.assertEqual("", done.stderr)
+        rows = [line.split() for line in done.stdout.splitlines() if line and line[0] == " "]
+        self.assertEqual(3 * 2 * 2 * 2, len(rows))
+        self.assertEqual(["4", "2", "half", "max", "-1"], rows[0][:5])
+        self.assertEqual({"0"}, {row[8] for row in rows})
+        self.assertRegex(done.stdout, r"(?m)^# +size +count +type +redop +root +time +algbw +busbw +#wrong")
+        self.assertRegex(done.stdout, r"(?m)^# Out of bounds values : 0 OK$")
+        self.assertRegex(done.stdout, r"(?m)^# Avg bus bandwidth    : [0-9.]+$")
+
+    def test_the_machine_is_a_file_that_plan_takes(self):
+        machine = self.directory / "measured.json"
+        measured = self.result(self.measure("all_reduce", *self.QUICK, "--emulate", "4@1Gbit/s,50us",
+                                            "-o", machine, "--json"))
+        self.assertEqual([str(machine)], measured["files"])
+        written = json.loads(machine.read_text())
+        self.assertEqual(written, measured["machine"])
+        self.assertEqual("measured", written["basis"])
+        self.assertIn("emulated", written["source"])
+        self.assertEqual(4, written["levels"][0]["group_size"])
+        self.assertEqual(["auto"], [curve["algorithm"] for curve in written["curves"]])
+        # The emulated clock is never early: no less than the machine's latency, no more than its rate.
+        self.assertGreater(measured["fit"]["latency_s"], 45e-6)
+        self.assertLess(measured["fit"]["bandwidth_bytes_per_s"], 1.1 * 125e6)
+        plan = self.result(stretto("plan", "resnet50", "--machine", machine, "--json"))
+        self.assertEqual(4, plan["ranks"])
+
+    def test_levels(self):
+        result = self.result(self.measure("all_gather", *self.QUICK, "--levels", "2x2", "-g", "4", "--json"))
+        self.assertEqual([2, 2], [level["group_size"] for level in result["machine"]["levels"]])
+        self.assertEqual([1, 2], [level["ranks_sharing"] for level in result["fit"]["levels"]])
+
+    def test_overlap_has_the_columns_of_osu(self):
+        arguments = ["all_reduce", "-b", "256K", "-e", "256K", "-n", "3", "--budget", "0", "--overlap"]
+        done = self.measure(*arguments)
+        self.assertEqual(0, done.returncode, done.stderr)
+        for column in ("Overall(us)", "Compute(us)", "Pure-Comm(us)", "Overlap(%)"):
+            self.assertIn(column, done.stdout)
+        row = self.result(self.measure(*arguments, "--json"))["rows"][0]
+        overlap = 1 - (row["overall_s"] - row["compute_s"]) / row["pure_communication_s"]
+        self.assertAlmostEqual(min(1, max(0, overlap)), row["overlap_ratio"])
+
+    def test_wrong_usage(self):
+        for arguments, expected in (
+            ([], "all_reduce"),
+            (["allreduce"], "Did you mean 'all_reduce'"),
+            (["all_reduce", "-b", "1G", "-e", "1M"], "Swap them"),
+            (["all_reduce", "-o", "prod"], "sum, avg"),
+            (["all_reduce", "-d", "fp8"], "bfloat16"),
+            (["all_reduce", "-f", "1"], "above 1"),
+            (["all_reduce", "-i", "0"], "1 byte or more"),
+            (["all_reduce", "-i", "1K", "-f", "2"], "--stepfactor excludes --stepbytes"),
+            (["all_reduce", "-b", "0"], "1 byte or more"),
+            (["all_reduce", "--buffers", "heap"], "arena, private or both"),
+            (["all_reduce", "--levels", "2by2"], "2x4"),
+            (["all_reduce", "--levels", "3x2", *self.QUICK], "6"),
+            (["all_reduce", "--algorithm", "rign"], "ring"),
+            (["all_reduce", "-g", "1", "-o", "m.json", *self.QUICK], "2 or more"),
+            (["sendrecv", "-g", "1", *self.QUICK], "2 or more"),
+            (["broadcast", "-r", "5", *self.QUICK], "0 to 1"),
+        ):
+            with self.subTest(arguments=arguments):
+                done = self.measure(*arguments)
+                self.assertEqual(2, done.returncode, done.stdout + done.stderr)
+                self.assertIn(expected, done.stderr)
+                self.assertEqual("", done.stdout)
 
 
 class Analyze(CliTest):
