@@ -23,6 +23,7 @@ using Action = std::function<int(const Context&)>;
 [[nodiscard]] Action add_convert(CLI::App& app);
 [[nodiscard]] Action add_diff(CLI::App& app);
 [[nodiscard]] Action add_demo(CLI::App& app);
+[[nodiscard]] Action add_doctor(CLI::App& app);
 [[nodiscard]] Action add_measure(CLI::App& app);
 [[nodiscard]] Action add_plan(CLI::App& app);
 [[nodiscard]] Action add_simulate(CLI::App& app);

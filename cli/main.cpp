@@ -31,6 +31,7 @@ constexpr std::array kCommands = {
     Command{"plan", add_plan},
     Command{"simulate", add_simulate},
     Command{"measure", add_measure},
+    Command{"doctor", add_doctor},
     Command{"diff", add_diff},
     Command{"convert", add_convert},
     Command{"demo", add_demo},
@@ -135,9 +136,10 @@ int run(Context context) {
     check_command({});
   }
   check_rest(*parsed[0]);
-  if (!context.program.empty() && parsed[0]->get_name() != "run") {
-    fail_usage("only 'run' starts a program",
-               parsed[0]->get_name(),
+  const std::string name = parsed[0]->get_name();
+  if (!context.program.empty() && name != "run" && name != "doctor") {
+    fail_usage("only 'run' and 'doctor --nccl-dump' start a program",
+               name,
                "Remove what follows --, or use stretto run -n RANKS -- PROGRAM ARGS");
   }
   return actions[parsed[0]](context);

@@ -352,6 +352,9 @@ ordered_json fit_json(const MeasureResult& result) {
 std::vector<CollectiveFit> fit_collectives(const Measurement& measurement) {
   std::vector<CollectiveFit> fits;
   for (const CollectiveCurve& curve : curves_of(measurement)) {
+    if (curve.points.size() < 2) {
+      continue;  // one size says nothing about others
+    }
     fits.push_back({curve.algorithm, fit_line(curve.points), fit_segments(curve.points)});
   }
   return fits;

@@ -41,6 +41,7 @@ THIRD_PARTY = [
     (re.compile(r"Eigen/|unsupported/Eigen/"), ("workload",), "Eigen belongs to workload/"),
     (re.compile(r"zlib\.h|zconf\.h"), ("trace", "workload"), "zlib belongs to trace/ and workload/"),
     (re.compile(r"zstd\.h|sqlite3\.h"), ("trace",), "zstd and SQLite belong to trace/"),
+    (re.compile(r"pugixml|toml\+\+/"), ("topology",), "pugixml and toml++ belong to topology/"),
     (re.compile(r"fmt/"), None, "fmt is for .cpp files"),
     (
         re.compile(r"mpi\.h|cuda|cublas|nccl|nvToolsExt|nvtx3/|hip/|rccl|torch/|ATen/|c10/|caffe2/"),

@@ -130,7 +130,7 @@ class Usage(CliTest):
 
     def test_help_and_version(self):
         for arguments in (["--help"], ["train", "--help"], ["replay", "--help"], ["run", "--help"],
-                          ["measure", "--help"]):
+                          ["measure", "--help"], ["doctor", "--help"]):
             done = stretto(*arguments)
             self.assertEqual((done.returncode, done.stderr), (0, ""))
             self.assertGreaterEqual(done.stdout.count("  stretto "), 3, "three examples")
@@ -298,6 +298,139 @@ class Measure(CliTest):
                 self.assertEqual(2, done.returncode, done.stdout + done.stderr)
                 self.assertIn(expected, done.stderr)
                 self.assertEqual("", done.stdout)
+
+
+class Doctor(CliTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        corpus = pathlib.Path(__file__).parent.parent / "fuzz" / "corpus"
+        cls.cluster = cls.directory / "cluster.toml"
+        cls.cluster.write_text((corpus / "topology_toml" / "cluster.txt").read_text())
+        cls.xml = cls.directory / "topo.xml"
+        cls.xml.write_text((corpus / "nccl_topology" / "dgx.txt").read_text())
+        clean = {name: value for name, value in os.environ.items()
+                 if not name.startswith(("NCCL_", "STRETTO_"))}
+        cls.environment = clean | {"HOME": str(cls.directory)}
+
+    def doctor(self, *arguments, **variables):
+        return stretto("doctor", *arguments, env=self.environment | variables)
+
+    def test_the_tree_the_edges_and_the_saving(self):
+        done = self.doctor("--topology", self.cluster)
+        self.assertEqual((0, ""), (done.returncode, done.stderr))
+        self.assertIn("rank 28  device 7", done.stdout)
+        self.assertIn("32 of 32 edges cross hosts, 4 would do", done.stdout)
+        self.assertRegex(done.stdout, r"ranks ordered by place: .* times as quick")
+        self.assertIn("--emit rankfile", done.stdout)
+        ring = self.result(self.doctor("--topology", self.cluster, "--json"))["ring"]
+        self.assertEqual((32, 32, 4), (ring["ranks"], ring["crossing_edges"], ring["fewest_crossing_edges"]))
+        self.assertEqual({"from": 0, "to": 1, "from_host": "a", "to_host": "b"}, ring["edges_across_hosts"][0])
+        self.assertGreater(ring["all_reduce_s"], 7 * ring["best_all_reduce_s"])
+
+    def test_the_better_order_is_used_by_rank_map(self):
+        order = self.directory / "order.txt"
+        order.write_text(self.doctor("--topology", self.cluster, "--emit", "rank-map").stdout)
+        moved = [int(word) for word in order.read_text().splitlines()[-1].split()]
+        self.assertEqual(list(range(32)), sorted(moved))
+        self.assertEqual([0, 8, 16, 24, 1], moved[:5])
+        # What they are in this order at their places is what doctor calls the best.
+        small = self.directory / "small.toml"
+        small.write_text('hosts = 2\ndevices = 2\nranks = [[0, 2], [1, 3]]\n'
+                         'inside = { bandwidth = "1GB/s", latency = "1us" }\n'
+                         'network = { bandwidth = "1GB/s", latency = "9us" }\n')
+        order.write_text(self.doctor("--topology", small, "--emit", "rank-map").stdout)
+        done = stretto("run", "-n", 4, "--rank-map", order, "--", "sh", "-c", "echo $RANK")
+        self.assertEqual(["0", "1", "2", "3"], sorted(done.stdout.split()))
+        ordered = self.directory / "ordered.txt"
+        ordered.write_text("0 1 2 3")
+        ring = self.result(self.doctor("--topology", small, "--order", ordered, "--json"))["ring"]
+        self.assertEqual(ring["fewest_crossing_edges"], ring["crossing_edges"])
+
+    def test_every_launcher_has_its_text(self):
+        for kind, expected in (("rankfile", "rank 8=b slot=0"), ("slurm", "--distribution=arbitrary"),
+                               ("torchrun", "--node-rank=3"), ("cuda", "CUDA_VISIBLE_DEVICES=0,1,2"),
+                               ("pytorchjob", "hostNetwork: true"), ("mpijob", "slotsPerWorker: 8")):
+            done = self.doctor("--topology", self.cluster, "--emit", kind)
+            self.assertEqual((0, ""), (done.returncode, done.stderr))
+            self.assertIn(expected, done.stdout)
+
+    def test_ranks_say_where_they_are(self):
+        done = self.doctor("-n", 3, "--json")
+        result = self.result(done)
+        self.assertEqual(1, len(result["topology"]["hosts"]))
+        places = result["topology"]["hosts"][0]["places"]
+        self.assertEqual([0, 1, 2], sorted(place["rank"] for place in places))
+        self.assertEqual(0, result["ring"]["crossing_edges"])
+        self.assertIsNone(result["ring"]["all_reduce_s"])
+        priced = self.result(self.doctor("-n", 3, "--machine", "3@1Gbit/s,50us", "--json"))
+        self.assertGreater(priced["ring"]["all_reduce_s"], 0)
+        self.assertEqual(priced["ring"]["best_all_reduce_s"], priced["ring"]["all_reduce_s"])
+
+    def test_variables_have_value_source_and_effect(self):
+        (self.directory / ".nccl.conf").write_text("# comment\nNCCL_PROTO=LL\nNCCL_ALGO=Tree\n")
+        try:
+            result = self.result(self.doctor("--json", NCCL_ALGO="Ring", NCCL_OWN="1", STRETTO_RNAK="1"))
+        finally:
+            (self.directory / ".nccl.conf").unlink()
+        found = {variable["name"]: variable for variable in result["variables"]}
+        self.assertEqual(("Ring", "environment"), (found["NCCL_ALGO"]["value"], found["NCCL_ALGO"]["source"]))
+        self.assertEqual(("LL", f"{self.directory}/.nccl.conf"),
+                         (found["NCCL_PROTO"]["value"], found["NCCL_PROTO"]["source"]))
+        self.assertIn("protocols", found["NCCL_PROTO"]["effect"])
+        self.assertIsNone(found["NCCL_OWN"]["effect"])
+        self.assertEqual(1, len(result["warnings"]))
+        self.assertIn("Did you mean STRETTO_RANK?", result["warnings"][0])
+        every = self.result(self.doctor("--json", "--all"))["variables"]
+        self.assertIn(("NCCL_IB_HCA", "default"), [(one["name"], one["source"]) for one in every])
+
+    def test_an_interface_that_is_not_there_is_exit_5_with_those_that_are(self):
+        for name, value in (("NCCL_SOCKET_IFNAME", "=nothere0"), ("STRETTO_SOCKET_IFNAME", "nothere")):
+            error = self.error(self.doctor("--json", **{name: value}), 5)
+            self.assertEqual("unavailable", error["code"])
+            self.assertIn(f"{name}={value}", error["message"])
+            for interface in os.listdir("/sys/class/net"):
+                self.assertIn(interface, error["expected"])
+        self.assertEqual(0, self.doctor(NCCL_SOCKET_IFNAME="^nothere").returncode)
+        self.assertEqual(0, self.doctor(NCCL_SOCKET_IFNAME="lo").returncode)
+
+    def test_nccl_dump_runs_the_program_and_reads_what_nccl_wrote(self):
+        # There is no GPU here: a program that writes what NCCL would.
+        program = ["sh", "-c", f'cp {self.xml} "$NCCL_TOPO_DUMP_FILE"']
+        result = self.result(self.doctor("--nccl-dump", "--hosts", 2, "--json", "--", *program))
+        self.assertEqual(2, len(result["topology"]["hosts"]))
+        self.assertEqual([0, 1, 2, 3], [p["index"] for p in result["topology"]["hosts"][0]["places"]])
+        self.assertEqual(2, result["ring"]["crossing_edges"])
+        warnings = " ".join(result["warnings"])
+        self.assertIn("GPU 3, 0000:90:00.0: its links give 160 GB/s, those of others 240 GB/s", warnings)
+        self.assertIn("no network card on its NUMA node 1", warnings)
+        for program in (["true"], ["sh", "-c", "exit 3"]):
+            error = self.error(self.doctor("--nccl-dump", "--json", "--", *program), 5)
+            self.assertIn("exit code", error["found"])
+        self.assertEqual(5, self.doctor("--nccl-dump", "--", "/nonexistent").returncode)
+
+    def test_wrong_usage(self):
+        broken = self.directory / "broken.toml"
+        broken.write_text("hosts = 2\ndevics = 3\n")
+        other = self.directory / "topology.yaml"
+        other.write_text("hosts: 2\n")
+        map_of_two = self.directory / "two.txt"
+        map_of_two.write_text("1 0")
+        for arguments, code, expected in (
+            (["--nccl-dump"], 2, "--nccl-dump -- all_reduce_perf"),
+            (["--", "true"], 2, "--nccl-dump"),
+            (["--topology", "/nonexistent.xml"], 2, "/nonexistent.xml"),
+            (["--topology", other], 2, ".toml"),
+            (["--topology", broken], 3, "'devices'"),
+            (["--topology", self.cluster, "--hosts", 2], 2, "4 hosts"),
+            (["--topology", self.cluster, "--order", map_of_two], 3, "32 places"),
+            (["--topology", self.cluster, "--emit", "pbs"], 2, "rankfile"),
+            (["--topology", self.cluster, "--machine", "4@1Gbit/s,50us"], 2, "0 to 3"),
+        ):
+            with self.subTest(arguments=arguments):
+                done = self.doctor(*arguments)
+                self.assertEqual(code, done.returncode, done.stdout + done.stderr)
+                self.assertIn(expected, done.stderr)
 
 
 class Analyze(CliTest):

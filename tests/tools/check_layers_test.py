@@ -96,6 +96,7 @@ class CheckLayersTest(unittest.TestCase):
     def test_eigen_and_zlib(self):
         self.expect("stretto/run/x.cpp", SPDX + "#include <Eigen/Core>\n", "Eigen belongs to workload/")
         self.expect("stretto/data/x.cpp", SPDX + "#include <zlib.h>\n", "zlib belongs to trace/ and workload/")
+        self.expect("stretto/data/x.cpp", SPDX + "#include <pugixml.hpp>\n", "pugixml and toml++ belong to topology/")
         self.expect("stretto/analyze/x.cpp", SPDX + "#include <sqlite3.h>\n", "zstd and SQLite belong to trace/")
 
     def test_fmt_in_a_header_even_a_private_one(self):
