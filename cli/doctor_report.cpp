@@ -214,8 +214,8 @@ std::vector<std::string> odd_paths(const Topology& topology) {
                         format(place.bandwidth),
                         format(most)));
       }
-      if (!with_network.empty() && with_network.count(-1) == 0 &&
-          with_network.count(place.numa) == 0) {
+      if (!with_network.empty() && !with_network.contains(-1) &&
+          !with_network.contains(place.numa)) {
         sentences.push_back(fmt::format(
             "{}, {}: no network card on its NUMA node {}, so what it sends crosses sockets",
             host.name,

@@ -71,7 +71,7 @@ void add_file(std::vector<Variable>& variables,
 }  // namespace
 
 const std::vector<KnownVariable>& known_variables() {
-  static const std::vector<KnownVariable> kTable = {
+  static const std::vector<KnownVariable> table = {
       {"STRETTO_LOCAL_RANK", "this process's number on its host; set by the launcher"},
       {"STRETTO_LOCAL_WORLD_SIZE", "ranks on this host; set by the launcher"},
       {"STRETTO_MPI", "the MPI that backend mpi uses"},
@@ -124,7 +124,7 @@ const std::vector<KnownVariable>& known_variables() {
       {"NCCL_TOPO_DUMP_FILE", "file to which NCCL writes the topology it found"},
       {"NCCL_TOPO_FILE", "topology from a file, beside what NCCL finds"},
       {"NCCL_TUNER_PLUGIN", "plugin that chooses algorithm and protocol"}};
-  return kTable;
+  return table;
 }
 
 std::vector<Variable> variables(const std::vector<std::string>& environment,

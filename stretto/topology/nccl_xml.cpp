@@ -188,7 +188,8 @@ Topology topology_from_nccl_xml(std::string_view text, std::string_view where) {
   if (!system) {
     fail(where,
          "this XML is no topology of NCCL",
-         document.first_child() ? "<" + quote(document.first_child().name()) + ">" : "nothing",
+         !document.first_child().empty() ? "<" + quote(document.first_child().name()) + ">"
+                                         : "nothing",
          "<system version=\"1\">");
   }
   if (const std::string_view version = system.attribute("version").value(); version != "1") {
