@@ -8,12 +8,14 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "stretto/base/buffer.hpp"
 #include "stretto/base/error.hpp"
 #include "stretto/base/units.hpp"
 #include "stretto/comm/work.hpp"
+#include "stretto/data/algorithm_table.hpp"
 #include "stretto/data/collective.hpp"
 
 namespace stretto {
@@ -45,14 +47,16 @@ struct CallOptions {
   /// barrier, and tensors too small for every rank to have a part, begin at once. Without a stream:
   /// at once.
   std::optional<std::uint32_t> stream = std::nullopt;
+  /// Under Algorithm::kParameterServer: ranks 0 to servers - 1 serve a share each.
+  int servers = 1;
 };
 inline constexpr std::uint32_t kMaxSlot = (1U << 24) - 1;
 
-/// Whether a Communicator of this version runs it; the others have a price in simulate/ only, and
-/// asking for one is an Error kUnavailable.
-[[nodiscard]] constexpr bool can_run(Algorithm algorithm) noexcept {
-  return algorithm <= Algorithm::kRing;
-}
+/// Whether a Communicator runs this collective by this algorithm; the others have a price in
+/// simulate/ only, and asking for one is an Error kUnavailable. kAuto and kDirect run all.
+[[nodiscard]] bool can_run(Collective collective, Algorithm algorithm) noexcept;
+/// Those it runs, in the order of the enumerators, without kAuto.
+[[nodiscard]] std::vector<Algorithm> runnable_algorithms(Collective collective);
 
 /// Rank r's part of a tensor in reduce_scatter and all_gather: elements [begin, end). Parts are
 /// multiples of 16 elements except the last, and as equal as that allows; small tensors leave some
@@ -91,6 +95,9 @@ struct Call {
   ReduceOp op = ReduceOp::kSum;
   int peer = -1;  ///< Root, destination or source.
   CallOptions options;
+  /// Of all_to_all, where `data` is all that is sent: to and from each rank.
+  std::vector<BufferView> out = {};
+  std::vector<BufferView> in = {};
 };
 }  // namespace detail
 
@@ -122,9 +129,10 @@ class Communicator {
   [[nodiscard]] virtual std::string_view backend() const noexcept = 0;
   [[nodiscard]] virtual Ordering ordering() const noexcept = 0;
 
-  /// Combines `data` over all ranks, in place. 16-bit floats are added in fp32 and rounded once
-  /// (kDirect) or once per hop (kRing). kMean divides the sum and takes floating types only. kMin
-  /// and kMax give NaN where any rank has NaN.
+  /// Combines `data` over all ranks, in place, to the same bits on every rank. 16-bit floats are
+  /// added in fp32 and rounded once (kDirect, kParameterServer) or once per addition (the others).
+  /// kMean divides the sum and takes floating types only. kMin and kMax give NaN where any rank has
+  /// NaN.
   /// @throws Error kInvalidArgument, before anything is sent: device not reachable, op not defined
   ///         for the type, slot out of range. So do the others.
   [[nodiscard]] Work all_reduce(BufferView data,
@@ -137,6 +145,23 @@ class Communicator {
   /// Rank r provides part r; after it, all ranks have all parts.
   [[nodiscard]] Work all_gather(BufferView data, CallOptions options = {});
   [[nodiscard]] Work broadcast(BufferView data, int root, CallOptions options = {});
+  /// As all_reduce, for `root` alone; on the others `data` is unspecified after it.
+  [[nodiscard]] Work reduce(BufferView data,
+                            int root,
+                            ReduceOp op = ReduceOp::kSum,
+                            CallOptions options = {});
+  /// `out` and `in` are size() blocks of equal length, one after the other: block r of `out` goes
+  /// to rank r, block r of `in` comes from there. They must not overlap; of `out` alone it matters
+  /// where the memory is from.
+  /// @throws Error kInvalidArgument also: not divisible, lengths or types that differ.
+  [[nodiscard]] Work all_to_all(BufferView out, BufferView in, CallOptions options = {});
+  /// The same with blocks of any length: `out_counts[r]` elements go to rank r, and `in_counts[r]`
+  /// come from there, as many as it sends: another number is kMismatch. Not by kBruck.
+  [[nodiscard]] Work all_to_all_v(BufferView out,
+                                  std::span<const std::size_t> out_counts,
+                                  BufferView in,
+                                  std::span<const std::size_t> in_counts,
+                                  CallOptions options = {});
   /// Over when every rank has started it.
   [[nodiscard]] Work barrier(CallOptions options = {});
   /// Over when `data` may be reused. Matched by (peer, slot).
@@ -146,6 +171,11 @@ class Communicator {
   /// The kernel backs it with memory as it is touched.
   /// @throws Error kUnavailable when it does not fit into ShmOptions::arena_capacity.
   [[nodiscard]] virtual std::unique_ptr<Arena> allocate(Bytes size) = 0;
+
+  /// What kAuto means from now on; an empty table is the backend's own choice: kDirect. The same on
+  /// every rank, and not while operations are being started.
+  void use(AlgorithmTable table) { table_ = std::move(table); }
+  [[nodiscard]] const AlgorithmTable& algorithm_table() const noexcept { return table_; }
 
   /// Makes every operation in flight and to come fail, here and on all peers, with `code` and a
   /// message that names this rank; `step` and `bucket` are told to the peers. The first abort of
@@ -160,9 +190,16 @@ class Communicator {
  private:
   /// Arguments are checked.
   virtual Work start(const detail::Call& call) = 0;
+  [[nodiscard]] Work check_and_start(detail::Call call);
+  [[nodiscard]] Work all_to_all_of_blocks(BufferView out,
+                                          std::span<const std::size_t> out_counts,
+                                          BufferView in,
+                                          std::span<const std::size_t> in_counts,
+                                          CallOptions options);
 
   int rank_;
   int size_;
+  AlgorithmTable table_;
 };
 
 }  // namespace stretto

@@ -2,10 +2,12 @@
 #include "stretto/comm/engine.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 #include <utility>
 
 #include "stretto/comm/algorithm/algorithms.hpp"
+#include "stretto/comm/operation_code.hpp"
 
 namespace stretto::detail {
 namespace {
@@ -16,10 +18,10 @@ constexpr std::uint32_t kAutomaticSlot = 1U << 24;
 constexpr std::uint32_t kPointToPointSlot = 1U << 25;
 
 // A stream holds an operation back until its predecessor is over or a peer has begun it. That
-// cannot block anybody only if beginning an operation is seen by every peer; an operation in which
-// some rank sends nothing to another at first (a tensor too small for all to have a part, a
-// broadcast) begins at once instead.
-bool tells_every_peer(const Call& call, int ranks) {
+// cannot block anybody only if beginning an operation is seen by every peer. Of those in which some
+// rank sends nothing to another at first, large ones tell it (tell_and_carry_out()); what is too
+// small for all ranks to have a part, and a broadcast, begins at once instead.
+bool keeps_to_stream(const Call& call, int ranks) {
   switch (call.kind) {
     case Collective::kAllReduce:
     case Collective::kReduceScatter:
@@ -32,13 +34,46 @@ bool tells_every_peer(const Call& call, int ranks) {
   }
 }
 
+bool tells_every_peer(const Call& call) {
+  return call.options.algorithm == Algorithm::kAuto ||
+         call.options.algorithm == Algorithm::kDirect || call.options.algorithm == Algorithm::kRing;
+}
+
+// Lets every peer know that this rank has begun, by an empty message.
+Task tell_and_carry_out(Exchange& exchange, const Call& call, BufferView stage) {
+  constexpr std::uint32_t kTelling = 0xffffffffU;
+  const std::size_t peers = static_cast<std::size_t>(exchange.size) - 1;
+  Group sent(exchange.resumer);
+  Group told(exchange.resumer);
+  PeerArray<Message> out(peers);
+  PeerArray<Message> in(peers);
+  for (std::size_t i = 0; i < peers; ++i) {
+    const int peer = (exchange.rank + 1 + static_cast<int>(i)) % exchange.size;
+    exchange.send(out[i], sent, peer, kTelling, {});
+    exchange.receive(in[i], told, peer, kTelling, 0);
+  }
+  if (stage.data != nullptr) {
+    co_await staged(exchange, call, stage);
+  } else {
+    co_await carry_out(exchange, call);
+  }
+  co_await told;
+  for (std::size_t i = 0; i < peers; ++i) {
+    exchange.transport.release(in[i]);
+  }
+  co_await sent;
+}
+
 }  // namespace
 
 struct Engine::Operation final : WorkState, Group::Resumer {
   Operation(Engine& owner, const Call& what)
       : engine(owner),
         call(what),
-        exchange{*owner.transport_, *this, owner.options_.rank, owner.options_.size} {}
+        exchange{*owner.transport_, *this, owner.options_.rank, owner.options_.size} {
+    exchange.divisor = owner.options_.size;
+    exchange.groups = &owner.options_.groups;
+  }
 
   void resume_later(std::coroutine_handle<> handle) override;
 
@@ -71,7 +106,7 @@ void Engine::Operation::resume_later(std::coroutine_handle<> handle) {
 }
 
 Engine::Engine(std::unique_ptr<Transport> transport, Options options)
-    : transport_(std::move(transport)), options_(options), stages_(*transport_) {
+    : transport_(std::move(transport)), options_(std::move(options)), stages_(*transport_) {
   transport_->on_unexpected = [this] { admit_ = true; };
   thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
 }
@@ -118,10 +153,11 @@ Work Engine::start(const Call& call) {
   if (pair) {
     slot |= kPointToPointSlot | (call.options.slot ? 0 : kAutomaticSlot);
   }
-  if (operation->call.options.stream && !tells_every_peer(call, options_.size)) {
+  if (operation->call.options.stream && !keeps_to_stream(call, options_.size)) {
     operation->call.options.stream.reset();
   }
   operation->exchange.slot = slot;
+  operation->exchange.what = code_of(call);
   operation->exchange.priority = call.options.priority;
   operation->key = slot;
   if (pair) {
@@ -137,6 +173,9 @@ Work Engine::start(const Call& call) {
   if (options_.size == 1 && !failed_.load(std::memory_order_acquire)) {
     // Alone, every collective is over before it begins.
     operation->self.reset();
+    if (call.kind == Collective::kAllToAll && call.data.count != 0) {
+      std::memcpy(call.in[0].data, call.data.data, call.data.size_bytes());
+    }
     operation->times.started = operation->times.ended = operation->times.launched;
     operation->complete();
     return Work(std::move(operation));
@@ -254,15 +293,17 @@ void Engine::begin(Operation& operation) {
     operation.times.started = now();
   }
   if (exchange.size > 1) {
-    if (!lends(exchange, call) || transport_->can_lend(call.data.data, call.data.size_bytes())) {
-      operation.task = carry_out(exchange, call);
-    } else {
+    BufferView stage;
+    if (lends(exchange, call) && !transport_->can_lend(call.data.data, call.data.size_bytes())) {
       operation.stage = stages_.take(call.data.size_bytes());
       const std::span<std::byte> bytes = operation.stage->bytes();
+      stage = {bytes.data(), bytes.size() / size_of(call.data.dtype), call.data.dtype, {}};
+    }
+    if (call.options.stream && !tells_every_peer(call)) {
+      operation.task = tell_and_carry_out(exchange, call, stage);
+    } else {
       operation.task =
-          staged(exchange,
-                 operation.call,
-                 {bytes.data(), bytes.size() / size_of(call.data.dtype), call.data.dtype, {}});
+          stage.data != nullptr ? staged(exchange, call, stage) : carry_out(exchange, call);
     }
     operation.task.handle().resume();
   }
@@ -302,6 +343,9 @@ void Engine::finish(Operation& operation) {
 void Engine::retire(Operation& operation) {
   if (operation.times.launched.count() != 0) {
     operation.times.ended = now();
+  }
+  if (options_.emulated) {
+    operation.times.emulated_end = Nanoseconds(operation.exchange.now);
   }
   --keys_in_use_[operation.key % kKeyBuckets];
   if (operation.call.options.stream) {

@@ -33,6 +33,7 @@ class Engine final : private WorkState::Waiter {
     int size = 1;
     Nanoseconds timeout{};
     bool emulated = false;
+    RankGroups groups;
   };
 
   Engine(std::unique_ptr<Transport> transport, Options options);

@@ -22,9 +22,12 @@ struct Exchange {
   int rank = 0;
   int size = 1;
   std::uint32_t slot = 0;
+  OperationCode what = 0;
   int priority = 0;
   /// Model time up to which everything has happened that the next message depends on.
   ModelTime now = 0;
+  /// Of the messages sent from now on (Message::turn).
+  std::uint32_t turn = 0;
   /// First phase this algorithm may use; one that runs several inner ones at the same time gives
   /// each its own range. One after the other they may share it: messages between two ranks with one
   /// address match in order.
@@ -56,7 +59,9 @@ struct Exchange {
     message.address = make_address(slot, phase + at_phase);
     message.data = data.data;
     message.bytes = data.size_bytes();
+    message.what = what;
     message.priority = priority;
+    message.turn = turn;
     message.time = now;
     message.group = &group;
     group.expect();
@@ -73,6 +78,7 @@ struct Exchange {
     message.address = make_address(slot, phase + at_phase);
     message.bytes = bytes;
     message.into = into;
+    message.what = what;
     message.priority = priority;
     message.group = &group;
     group.expect();

@@ -23,6 +23,10 @@ using Address = std::uint64_t;
   return static_cast<std::uint32_t>(address >> 32);
 }
 
+/// What a message is part of, so that ranks that disagree find out: collective, type and operation.
+/// One of another kind is kMismatch where it meets its receive, like one of another size.
+using OperationCode = std::uint8_t;
+
 /// Several messages that a coroutine waits for together. `co_await group` returns when none is
 /// outstanding; it may be used again after that.
 class Group {
@@ -80,9 +84,11 @@ struct Message {
       nullptr;            ///< Sending: the bytes. Receiving: set on arrival, readable until
                           ///< Transport::release(); where the sender's memory is mapped, in place.
   std::size_t bytes = 0;  ///< Receiving: what is expected; another size is kMismatch.
+  OperationCode what = 0;
   int priority = 0;
-  bool lend = false;   ///< Sending: not to be copied, however short.
-  ModelTime time = 0;  ///< Sending: not before. Received: when it arrived.
+  std::uint32_t turn = 0;  ///< Sending: among equal priorities the lowest first, where they queue.
+  bool lend = false;       ///< Sending: not to be copied, however short.
+  ModelTime time = 0;      ///< Sending: not before. Received: when it arrived.
   Group* group = nullptr;
   /// Receiving, optional: told when `data` can be read, which on an emulated machine is long before
   /// the message arrives there. What an algorithm does with the bytes until then costs no model

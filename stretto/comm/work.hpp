@@ -19,6 +19,8 @@ struct WorkTimes {
   Nanoseconds launched{};  ///< Handed to the communicator.
   Nanoseconds started{};   ///< Its first message was offered to a link.
   Nanoseconds ended{};     ///< Result usable.
+  /// On an emulated machine, when it ended there: `ended` without the host's being late. Else zero.
+  Nanoseconds emulated_end{};
 };
 
 /// An operation that was started. A cheap handle: copies refer to the same operation.

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "stretto/data/collective.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -93,6 +95,16 @@ Algorithm algorithm_from_string(std::string_view name) {
 }
 Schedule schedule_from_string(std::string_view name) {
   return enum_of<Schedule>(name, kSchedules, "schedule");
+}
+
+int pipeline_segments(Bytes size) noexcept {
+  constexpr std::int64_t kSegment = std::int64_t{64} << 10;
+  return static_cast<int>(std::clamp<std::int64_t>(size.count() / kSegment, 1, 64));
+}
+
+int level_chunks(Bytes size) noexcept {
+  constexpr std::int64_t kChunk = std::int64_t{256} << 10;
+  return static_cast<int>(std::clamp<std::int64_t>(size.count() / kChunk, 1, 8));
 }
 
 }  // namespace stretto

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "stretto/base/units.hpp"
+
 /// Small enumerations that the five nouns and the runtime share. The text of each is its JSON form.
 namespace stretto {
 
@@ -57,6 +59,12 @@ inline constexpr Algorithm kLastAlgorithm = Algorithm::kBruck;
 [[nodiscard]] std::string_view to_string(Algorithm algorithm) noexcept;
 /// @throws Error kInvalidArgument listing the known names.
 [[nodiscard]] Algorithm algorithm_from_string(std::string_view name);
+
+/// Into how many segments kPipelinedChain and kDoubleBinaryTree cut a tensor: of 64 KiB, up to 64
+/// of them. Communicators send as many, and simulate/ reckons with as many.
+[[nodiscard]] int pipeline_segments(Bytes size) noexcept;
+/// Into how many chunks kHierarchicalPipelined cuts it: of 256 KiB, up to 8.
+[[nodiscard]] int level_chunks(Bytes size) noexcept;
 
 /// When communication may happen in a step.
 enum class Schedule : std::uint8_t {

@@ -25,6 +25,20 @@ int Machine::ranks() const noexcept {
   return product;
 }
 
+std::vector<std::vector<int>> Machine::groups() const {
+  std::vector<std::vector<int>> groups;
+  int members = 1;
+  for (std::size_t l = 0; l + 1 < levels.size(); ++l) {
+    members *= levels[l].group_size;
+    std::vector<int> group_of(static_cast<std::size_t>(ranks()));
+    for (int rank = 0; rank < ranks(); ++rank) {
+      group_of[static_cast<std::size_t>(rank)] = rank / members;
+    }
+    groups.push_back(std::move(group_of));
+  }
+  return groups;
+}
+
 int Machine::level_between(int rank_a, int rank_b) const noexcept {
   int outermost = -1;
   for (std::size_t l = 0; l < levels.size(); ++l) {

@@ -54,6 +54,9 @@ struct Machine {
   /// Index of the level a message between two ranks crosses: the outermost on which they differ.
   /// -1 when a == b.
   [[nodiscard]] int level_between(int rank_a, int rank_b) const noexcept;
+  /// groups()[l][r]: the number of rank r's group on level l, without the outermost level, which is
+  /// one group of all.
+  [[nodiscard]] std::vector<std::vector<int>> groups() const;
 };
 
 /// The text form used everywhere: `4@5Gbit/s,50us`, or several levels, counts outermost first and

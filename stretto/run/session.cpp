@@ -85,12 +85,12 @@ struct Session::Impl {
                    "simulate() predicts it."});
     }
     for (std::size_t b = 0; b < checked.buckets.size(); ++b) {
-      if (!can_run(checked.buckets[b].algorithm)) {
+      if (!can_run(Collective::kAllReduce, checked.buckets[b].algorithm)) {
         throw Error(ErrorCode::kUnavailable,
-                    {"this version cannot run that algorithm",
+                    {"no communicator runs all_reduce by that algorithm",
                      "bucket " + std::to_string(b),
                      std::string(to_string(checked.buckets[b].algorithm)),
-                     "auto, direct or ring",
+                     "auto, direct, ring or another that can_run() allows",
                      "simulate() predicts it."});
       }
     }

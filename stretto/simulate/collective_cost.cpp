@@ -201,8 +201,8 @@ ExchangeTime exchange_time(const Machine& group,
     return ExchangeTime(price.curve->points);
   }
   if (price.formula) {
-    return price.formula->pipeline ? ExchangeTime(sample(group, collective, algorithm, most))
-                                   : ExchangeTime(std::vector<CostLine>{price.formula->line});
+    return price.formula->is_line() ? ExchangeTime(std::vector<CostLine>{price.formula->line})
+                                    : ExchangeTime(sample(group, collective, algorithm, most));
   }
   std::vector<CostLine> lines;
   const std::vector<Algorithm> known = known_algorithms(group, levels, collective);
@@ -214,7 +214,7 @@ ExchangeTime exchange_time(const Machine& group,
       return ExchangeTime(sample(group, collective, algorithm, most));
     }
     const LevelCost one = *detail::level_cost(levels, collective, candidate);
-    if (!one.pipeline) {
+    if (one.is_line()) {
       lines.push_back(one.line);
     }
   }

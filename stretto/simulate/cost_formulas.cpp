@@ -71,30 +71,32 @@ CostLine ring_all_reduce(int ranks, LinkCost link) {
 }
 
 CostLine recursive_doubling_all_reduce(int ranks, LinkCost link) {
-  const int rounds = ceil_lg(ranks);
-  const int back = power_of_two(ranks) ? 0 : 1;
-  return line(ranks, link, rounds + back, rounds + back, rounds);
+  const double rounds = floor_lg(ranks);
+  const double fold = power_of_two(ranks) ? 0 : 1;
+  return line(ranks, link, rounds + 2 * fold, rounds + 3 * fold, rounds + fold);
 }
 
 CostLine halving_doubling_all_reduce(int ranks, LinkCost link) {
   const double within = others(1 << floor_lg(ranks));
-  const int fold = power_of_two(ranks) ? 0 : 1;
-  return line(ranks, link, 2.0 * (floor_lg(ranks) + fold), 2 * within + 2.0 * fold, within + fold);
+  const double fold = power_of_two(ranks) ? 0 : 1;
+  return line(
+      ranks, link, 2.0 * (floor_lg(ranks) + fold), (2 + fold) * within + 2.0 * fold, within + fold);
 }
 
 CostLine binomial_tree_all_reduce(int ranks, LinkCost link) {
   const double rounds = ceil_lg(ranks);
-  return line(ranks, link, 2 * rounds, 2 * rounds, rounds);
+  return line(ranks, link, 2.0 * floor_lg(ranks), 2 * rounds, rounds);
 }
 
 Seconds pipelined_chain_all_reduce(int ranks, Bytes size, LinkCost link) {
   if (ranks <= 1) {
     return Seconds(0);
   }
-  return best_pipeline({2.0 * (ranks - 2) * link.latency,
-                        2.0 * link.latency,
-                        ranks - 2.0,
-                        2 * link.seconds_per_byte + link.reduce_seconds_per_byte},
+  const double added = link.reduce_seconds_per_byte;
+  const double load = (ranks == 2 ? 1 : 2) * link.seconds_per_byte;
+  return pipeline_time({2.0 * (ranks - 1) * link.latency,
+                        2.0 * (ranks - 1) * link.seconds_per_byte - load + (ranks - 2) * added,
+                        load + added},
                        size);
 }
 
@@ -102,12 +104,14 @@ Seconds double_binary_tree_all_reduce(int ranks, Bytes size, LinkCost link) {
   if (ranks <= 1) {
     return Seconds(0);
   }
-  const double height = ceil_lg(ranks);
-  return best_pipeline({4.0 * height * link.latency,
-                        4.0 * link.latency,
-                        height,
-                        2 * link.seconds_per_byte + link.reduce_seconds_per_byte},
-                       size);
+  const double height = floor_lg(ranks);
+  const double added = link.reduce_seconds_per_byte;
+  const double load = std::min(ranks / 2.0, 2.0);
+  return pipeline_time(
+      {2.0 * height * link.latency,
+       std::max(2 * height - 1 - load, 0.0) * link.seconds_per_byte + height * added,
+       load * link.seconds_per_byte + added},
+      size);
 }
 
 CostLine in_switch_all_reduce(int ranks, LinkCost link, double efficiency) {
@@ -123,12 +127,17 @@ CostLine ring_reduce_scatter(int ranks, LinkCost link) {
 }
 
 CostLine recursive_halving_reduce_scatter(int ranks, LinkCost link) {
-  const double fold = power_of_two(ranks) ? 0 : 1;
-  return line(ranks,
-              link,
-              floor_lg(ranks) + 2 * fold,
-              others(ranks) + fold * (1 + 1.0 / ranks),
-              others(ranks) + fold);
+  const int members = 1 << floor_lg(ranks);
+  const int extra = ranks - members;
+  if (extra == 0) {
+    return line(ranks, link, floor_lg(ranks), others(ranks), others(ranks));
+  }
+  double received = members - 1;
+  for (int share = 2; share <= members; share *= 2) {
+    received += (extra + share - 1) / share;
+  }
+  received /= ranks;
+  return line(ranks, link, floor_lg(ranks) + 2, 2 + received - 1.0 / ranks, 1 + received);
 }
 
 CostLine direct_all_gather(int ranks, LinkCost link) {
@@ -148,7 +157,7 @@ CostLine direct_broadcast(int ranks, LinkCost link) {
 }
 
 CostLine binomial_broadcast(int ranks, LinkCost link) {
-  return line(ranks, link, ceil_lg(ranks), ceil_lg(ranks), 0);
+  return line(ranks, link, floor_lg(ranks), ceil_lg(ranks), 0);
 }
 
 CostLine ring_broadcast(int ranks, LinkCost link) {
@@ -159,17 +168,18 @@ Seconds pipelined_chain_broadcast(int ranks, Bytes size, LinkCost link) {
   if (ranks <= 1) {
     return Seconds(0);
   }
-  return best_pipeline(
-      {(ranks - 2.0) * link.latency, link.latency, ranks - 2.0, link.seconds_per_byte}, size);
+  return pipeline_time(
+      {(ranks - 1.0) * link.latency, (ranks - 2.0) * link.seconds_per_byte, link.seconds_per_byte},
+      size);
 }
 
 Seconds double_binary_tree_broadcast(int ranks, Bytes size, LinkCost link) {
   if (ranks <= 1) {
     return Seconds(0);
   }
-  const double height = ceil_lg(ranks);
-  return best_pipeline(
-      {2.0 * height * link.latency, 2.0 * link.latency, height, link.seconds_per_byte}, size);
+  const double height = 1.0 + floor_lg(ranks - 1);
+  return pipeline_time(
+      {height * link.latency, (height - 1) * link.seconds_per_byte, link.seconds_per_byte}, size);
 }
 
 CostLine direct_reduce(int ranks, LinkCost link) {
@@ -177,7 +187,7 @@ CostLine direct_reduce(int ranks, LinkCost link) {
 }
 
 CostLine binomial_reduce(int ranks, LinkCost link) {
-  return line(ranks, link, ceil_lg(ranks), ceil_lg(ranks), ceil_lg(ranks));
+  return line(ranks, link, floor_lg(ranks), ceil_lg(ranks), ceil_lg(ranks));
 }
 
 CostLine ring_reduce(int ranks, LinkCost link) {
@@ -193,7 +203,13 @@ CostLine pairwise_all_to_all(int ranks, LinkCost link) {
 }
 
 CostLine bruck_all_to_all(int ranks, LinkCost link) {
-  return line(ranks, link, ceil_lg(ranks), 0.5 * ceil_lg(ranks), 0);
+  int sent = 0;  // parts
+  for (int bit = 1; bit < ranks; bit *= 2) {
+    for (int part = 1; part < ranks; ++part) {
+      sent += (part & bit) != 0 ? 1 : 0;
+    }
+  }
+  return line(ranks, link, ceil_lg(ranks), static_cast<double>(sent) / ranks, 0);
 }
 
 Seconds pairwise_all_to_all(std::span<const std::vector<Bytes>> sent, LinkCost link) {
@@ -252,6 +268,11 @@ CostLine parameter_servers(int workers,
           Algorithm::kAuto};
 }
 
+CostLine shared_parameter_servers(int ranks, int servers, LinkCost link) {
+  const double pushed = (ranks - 1.0) / servers;
+  return line(ranks, link, 2, 2 * pushed, pushed);
+}
+
 CostLine sharded_parameter_server(int workers, LinkCost link) {
   return direct_all_reduce(workers, link);
 }
@@ -279,21 +300,13 @@ Seconds quantised_two_shot(Bytes wire,
   return all_to_all(wire) + all_gather(wire);
 }
 
-Seconds best_pipeline(const Pipeline& pipeline, Bytes size) {
+Seconds pipeline_time(const Pipeline& pipeline, Bytes size) {
   if (size <= Bytes(0)) {
     return Seconds(0);
   }
-  const auto bytes = static_cast<double>(size.count());
-  const double transfer = bytes * pipeline.seconds_per_byte;
-  const auto at = [&](double segments) {
-    return pipeline.fill + segments * pipeline.step +
-           Seconds((pipeline.hops + segments) / segments * transfer);
-  };
-  // Convex in the segments, so a whole number next to the best real one is best.
-  const double step = pipeline.step.count();
-  const double best = step > 0.0 ? std::sqrt(pipeline.hops * transfer / step) : bytes;
-  const double below = std::clamp(std::floor(best), 1.0, bytes);
-  return std::min(at(below), at(std::min(below + 1, bytes)));
+  const double per_byte =
+      pipeline.seconds_per_byte + pipeline.hops_seconds_per_byte / pipeline_segments(size);
+  return pipeline.fill + Seconds(per_byte * static_cast<double>(size.count()));
 }
 
 }  // namespace stretto::cost

@@ -39,22 +39,27 @@ namespace cost {
 /// 2(P-1)a + 2(P-1)/P nb + (P-1)/P nc. The bandwidth term is the least of any end-point algorithm
 /// (Patarasuk and Yuan 2009, doi:10.1016/j.jpdc.2008.09.002).
 [[nodiscard]] CostLine ring_all_reduce(int ranks, LinkCost link);
-/// ceil(lg P)(a + nb + nc), for P not a power of two + a + nb: the ranks above the power of two add
-/// theirs to a partner first (that round is the one more in the ceil) and get the sum back.
+/// lg P (a + nb + nc). For P not a power of two, folded onto Q = 2^floor(lg P): lg Q (a + nb + nc)
+/// + 2a + 3nb + nc: ranks without a place add theirs to a neighbour first, whose link the first
+/// round's message may take before, and get the sum back.
 [[nodiscard]] CostLine recursive_doubling_all_reduce(int ranks, LinkCost link);
 /// Rabenseifner: recursive halving, then doubling, among Q = 2^floor(lg P) ranks:
-/// 2 lg Q a + 2(Q-1)/Q nb + (Q-1)/Q nc, for P not a power of two + 2a + 2nb + nc at most (as
+/// 2 lg Q a + 2(Q-1)/Q nb + (Q-1)/Q nc, for P not a power of two + 2a + 2nb + (Q-1)/Q nb + nc (as
 /// above).
 [[nodiscard]] CostLine halving_doubling_all_reduce(int ranks, LinkCost link);
-/// Binomial reduce to one rank and binomial broadcast: ceil(lg P)(2a + 2nb + nc).
+/// Binomial reduce to one rank and binomial broadcast: 2 floor(lg P) a + ceil(lg P)(2nb + nc).
 [[nodiscard]] CostLine binomial_tree_all_reduce(int ranks, LinkCost link);
-/// Reduce along a chain in s segments and broadcast back: (P-2+s)(2a + 2nb/s + nc/s), with the
-/// whole s >= 1 that makes it least, near sqrt((P-2)n(2b+c) / (2a)), at most one segment a byte.
+/// Along the chain of ranks and back, in s = pipeline_segments(n) segments at the same time:
+/// 2(P-1)a + (P-2+s)(2nb/s + nc/s); two ranks send in one direction each: 2a + (1+s)nb/s. A latency
+/// is paid once per rank: segments are on their way one behind the other (as in LogGP, Alexandrov
+/// et al. 1995, doi:10.1145/215399.215427); where each waits for the one before it, it is
+/// (P-2+s)2a.
 [[nodiscard]] Seconds pipelined_chain_all_reduce(int ranks, Bytes size, LinkCost link);
-/// Reduce, then broadcast, over two trees that each carry half in s chunks:
-/// (2h + 2s)(2a + nb/s + nc/(2s)), h = ceil(lg P), the best whole s near sqrt(h n(2b+c) / (4a)).
-/// An upper bound: the two could overlap. Sanders, Speck and Traeff 2009, "Two-tree algorithms for
-/// full bandwidth broadcast, reduction and scan", doi:10.1016/j.parco.2009.09.001.
+/// Up and down two trees of height h = floor(lg P) that each carry half, in s segments:
+/// 2ha + (2 + (2h-3)/s)nb + (1+h/s)nc; the links of two and three ranks carry n and 3n/2, not 2n.
+/// What flows up and what flows down meet: emulated, it takes 1.2 times as long on 8 ranks and 1.3
+/// on 16. Sanders, Speck and Traeff 2009, "Two-tree algorithms for full bandwidth broadcast,
+/// reduction and scan", doi:10.1016/j.parco.2009.09.001.
 [[nodiscard]] Seconds double_binary_tree_all_reduce(int ranks, Bytes size, LinkCost link);
 /// The switch adds: 2a + nb/efficiency; each rank sends n once and receives n once, which beats the
 /// end-point bound 2(P-1)/P n. NCCL reckons with an efficiency of 0.85 (Hopper), 0.74 (Blackwell).
@@ -64,8 +69,9 @@ namespace cost {
 [[nodiscard]] CostLine direct_reduce_scatter(int ranks, LinkCost link);
 /// (P-1)a + (P-1)/P n(b + c). The same for pairwise exchange.
 [[nodiscard]] CostLine ring_reduce_scatter(int ranks, LinkCost link);
-/// floor(lg P) a + (P-1)/P n(b + c); for P not a power of two + 2a + n(b + c) + nb/P at most:
-/// folded onto a power of two as above, and one part sent back.
+/// lg P a + (P-1)/P n(b + c). For P = Q + e not a power of two, folded onto Q as above, e of the Q
+/// have two parts, and one is sent back: at most (lg Q + 2)a + (2 + h - 1/P)nb + (1 + h)nc, with
+/// what a member receives, h = (Q-1 + sum over k = 1..lg Q of ceil(e/2^k))/P.
 [[nodiscard]] CostLine recursive_halving_reduce_scatter(int ranks, LinkCost link);
 
 /// a + (P-1)/P nb.
@@ -77,13 +83,13 @@ namespace cost {
 
 /// The root sends all to everybody at once: a + (P-1)nb.
 [[nodiscard]] CostLine direct_broadcast(int ranks, LinkCost link);
-/// ceil(lg P)(a + nb).
+/// floor(lg P) a + ceil(lg P) nb.
 [[nodiscard]] CostLine binomial_broadcast(int ranks, LinkCost link);
 /// Binomial scatter, then ring all_gather (van de Geijn): (ceil(lg P) + P-1)a + 2(P-1)/P nb.
 [[nodiscard]] CostLine ring_broadcast(int ranks, LinkCost link);
-/// (P-2+s)(a + nb/s), best s as in pipelined_chain_all_reduce.
+/// (P-1)a + (P-2+s) nb/s.
 [[nodiscard]] Seconds pipelined_chain_broadcast(int ranks, Bytes size, LinkCost link);
-/// (2h + 2s)(a + nb/(2s)), best s as in double_binary_tree_all_reduce.
+/// The root feeds two trees of all others: h = 1 + floor(lg(P-1)): ha + (h-1+s) nb/s.
 [[nodiscard]] Seconds double_binary_tree_broadcast(int ranks, Bytes size, LinkCost link);
 
 /// The mirror images: as the broadcasts, and adding: + (P-1)nc; ceil(lg P)nc; (P-1)/P nc.
@@ -95,7 +101,8 @@ namespace cost {
 [[nodiscard]] CostLine direct_all_to_all(int ranks, LinkCost link);
 /// P-1 rounds with another partner each: (P-1)a + (P-1)/P nb.
 [[nodiscard]] CostLine pairwise_all_to_all(int ranks, LinkCost link);
-/// ceil(lg P)(a + nb/2). Bruck et al. 1997, doi:10.1109/71.642949.
+/// Rounds k = 0 .. ceil(lg P) - 1 of a + b n/P times the numbers below P that have bit k: lg P (a +
+/// nb/2) for a power of two. Bruck et al. 1997, doi:10.1109/71.642949.
 [[nodiscard]] CostLine bruck_all_to_all(int ranks, LinkCost link);
 /// sent[s][d] bytes go from rank s to rank d: pairwise rounds, each as long as its longest message:
 /// sum over r = 1..P-1 of a + b max_s sent[s][(s+r) mod P].
@@ -122,6 +129,9 @@ namespace cost {
                                          int servers,
                                          LinkCost link,
                                          double server_seconds_per_byte);
+/// `servers` of the ranks are servers too, as Stretto's communicators run it: a server takes and
+/// sends the P-1 others' shares: 2a + 2(P-1)/S nb + (P-1)/S nc.
+[[nodiscard]] CostLine shared_parameter_servers(int ranks, int servers, LinkCost link);
 /// Every worker serves its P-th: the time of direct_all_reduce.
 [[nodiscard]] CostLine sharded_parameter_server(int workers, LinkCost link);
 
@@ -143,15 +153,14 @@ namespace cost {
                                          const ExchangeTime& all_to_all,
                                          const ExchangeTime& all_gather);
 
-/// What runs through a pipeline in s segments takes fill + s step + (hops + s)/s n b.
+/// What runs through a pipeline in s = pipeline_segments(n) segments.
 struct Pipeline {
-  Seconds fill{};                 ///< Latencies until the first segment is through.
-  Seconds step{};                 ///< Latency of each segment.
-  double hops = 0.0;              ///< Steps before the last link has work.
-  double seconds_per_byte = 0.0;  ///< b: of the slowest link.
+  Seconds fill{};                      ///< Latencies until the first segment is through.
+  double hops_seconds_per_byte = 0.0;  ///< Of the segment in which the last link still has no work.
+  double seconds_per_byte = 0.0;       ///< Of the slowest link, of everything.
 };
-/// At the best whole number of segments, from 1 to one per byte.
-[[nodiscard]] Seconds best_pipeline(const Pipeline& pipeline, Bytes size);
+/// fill + n (per byte + hops' per byte / s).
+[[nodiscard]] Seconds pipeline_time(const Pipeline& pipeline, Bytes size);
 
 }  // namespace cost
 }  // namespace stretto

@@ -141,39 +141,51 @@ CostLine scatter_and_ring(Levels levels, double added) {
   return sum;
 }
 
-/// A chain in rank order, `directions` times; 2: there and back, adding on one way.
+/// A chain in rank order, `directions` times; 2: there and back, adding on one way. A member in the
+/// middle of its group then sends both ways over its link; with two members none does.
 cost::Pipeline chain(Levels levels, int directions) {
   const double added = directions - 1;
-  const Seconds most = highest_latency(levels);
+  const double ranks = rank_count(levels);
   // Without the wrap-around edge, which crosses the outermost level.
   const Seconds along = once_around(levels) - levels.back().whole.latency;
-  const double pace = slowest(levels, [](const CostLevel&) { return 1.0; });
-  return {directions * (along - most),
-          directions * most,
-          rank_count(levels) - 2,
-          directions * pace + added * reduction(levels)};
+  double edges = 0.0;
+  for (const CostLevel& level : levels) {
+    edges +=
+        ranks / level.inside / level.members * (level.members - 1) * level.whole.seconds_per_byte;
+  }
+  const double pace = slowest(levels, [directions](const CostLevel& level) {
+    return level.members == 2 ? 1.0 : static_cast<double>(directions);
+  });
+  return {directions * along,
+          directions * edges - pace + (ranks - 2) * added * reduction(levels),
+          pace + added * reduction(levels)};
 }
 
-/// Two trees, built level by level.
+/// Two trees, built level by level. 1 direction: a broadcast, whose root feeds trees of all others.
 cost::Pipeline double_tree(Levels levels, int directions) {
-  const double added = directions - 1;
+  const double ranks = rank_count(levels);
+  const double added = (directions - 1) * reduction(levels);
+  const bool flat = levels.size() == 1;
   Seconds fill{};
   double height = 0.0;
   for (const CostLevel& level : levels) {
-    fill += 2.0 * ceil_lg(level.members) * level.whole.latency;
-    height += ceil_lg(level.members);
+    const int members = level.members - (flat && directions == 1 ? 1 : 0);
+    const int levels_of_tree = static_cast<int>(std::bit_width(static_cast<unsigned>(members))) - 1;
+    fill += levels_of_tree * level.whole.latency;
+    height += levels_of_tree;
   }
   const double pace = slowest(levels, [](const CostLevel&) { return 1.0; });
-  return {directions * fill,
-          2.0 * directions * highest_latency(levels),
-          height,
-          directions * pace + added * reduction(levels)};
+  const double load = directions == 2 ? std::min(ranks / 2, 2.0) : 1.0;
+  const Seconds feed = directions == 1 ? highest_latency(levels) : Seconds(0);
+  const double hops = directions == 2 ? std::max(2 * height - 1 - load, 0.0) : height;
+  return {directions * fill + feed, hops * pace + height * added, load * pace + added};
 }
 
 /// Rings on the levels, switches where they add; chunks keep all levels busy at the same time.
-CostLine pipelined_levels(Levels levels, Formula formula, bool in_switch) {
+LevelCost pipelined_levels(Levels levels, Formula formula, bool in_switch) {
   CostLine sum;
   double widest = 0.0;
+  double all = 0.0;
   double adding = 0.0;
   for (const CostLevel& level : levels) {
     LinkCost link = level.share;
@@ -185,10 +197,11 @@ CostLine pipelined_levels(Levels levels, Formula formula, bool in_switch) {
     const CostLine with_adding = adds ? moves : formula(level.members, level.share);
     sum.latency += moves.latency;
     widest = std::max(widest, moves.seconds_per_byte / level.inside);
+    all += moves.seconds_per_byte / level.inside;
     adding += (with_adding.seconds_per_byte - moves.seconds_per_byte) / level.inside;
   }
   sum.seconds_per_byte = widest + adding;
-  return sum;
+  return {sum, {}, in_switch ? 0.0 : all - widest};
 }
 
 CostLine leader(Levels levels) {
@@ -199,14 +212,34 @@ CostLine leader(Levels levels) {
   return sum;
 }
 
-/// Rounds with the ranks 1, 2, 4.. further on, half of the tensor in each.
-CostLine bruck_all_to_all(Levels levels) {
+/// Rounds with the ranks 1, 2, 4.. further on, and as many parts: the far ones carry most.
+CostLine bruck_all_gather(Levels levels) {
   CostLine sum;
-  for (double distance = 1; distance < rank_count(levels); distance *= 2) {
+  const double ranks = rank_count(levels);
+  for (double distance = 1; distance < ranks; distance *= 2) {
     sum.latency += highest_latency(levels);
-    sum.seconds_per_byte += 0.5 * slowest(levels, [distance](const CostLevel& level) {
+    sum.seconds_per_byte += std::min(distance, ranks - distance) / ranks *
+                            slowest(levels, [distance](const CostLevel& level) {
                               return std::min(distance, level.inside);
                             });
+  }
+  return sum;
+}
+
+/// Rounds with the ranks 1, 2, 4.. further on; each part goes in the rounds of its distance's bits.
+CostLine bruck_all_to_all(Levels levels) {
+  CostLine sum;
+  const int ranks = static_cast<int>(rank_count(levels));
+  for (int distance = 1; distance < ranks; distance *= 2) {
+    int parts = 0;
+    for (int part = 1; part < ranks; ++part) {
+      parts += (part & distance) != 0 ? 1 : 0;
+    }
+    sum.latency += highest_latency(levels);
+    sum.seconds_per_byte +=
+        static_cast<double>(parts) / ranks * slowest(levels, [distance](const CostLevel& level) {
+          return std::min(static_cast<double>(distance), level.inside);
+        });
   }
   return sum;
 }
@@ -236,11 +269,11 @@ bool any_switch_adds(Levels levels) {
 }
 
 std::optional<LevelCost> of_line(const CostLine& line) {
-  return LevelCost{line, {}};
+  return LevelCost{line, {}, 0.0};
 }
 
 std::optional<LevelCost> of_pipeline(const cost::Pipeline& pipeline) {
-  return LevelCost{{}, pipeline};
+  return LevelCost{{}, pipeline, 0.0};
 }
 
 std::optional<LevelCost> all_reduce(Levels levels, Algorithm algorithm) {
@@ -262,12 +295,12 @@ std::optional<LevelCost> all_reduce(Levels levels, Algorithm algorithm) {
       return of_pipeline(double_tree(levels, 2));
     case Algorithm::kInSwitch:
       return any_switch_adds(levels)
-                 ? of_line(pipelined_levels(levels, cost::ring_all_reduce, true))
+                 ? std::optional(pipelined_levels(levels, cost::ring_all_reduce, true))
                  : std::nullopt;
     case Algorithm::kHierarchical:
       return of_line(on_parts(levels, cost::ring_all_reduce));
     case Algorithm::kHierarchicalPipelined:
-      return of_line(pipelined_levels(levels, cost::ring_all_reduce, false));
+      return pipelined_levels(levels, cost::ring_all_reduce, false);
     case Algorithm::kLeader:
       return of_line(leader(levels));
     case Algorithm::kParameterServer:
@@ -289,7 +322,7 @@ std::optional<LevelCost> reduce_scatter(Levels levels, Algorithm algorithm) {
     case Algorithm::kHierarchical:
       return of_line(on_parts(levels, cost::ring_reduce_scatter));
     case Algorithm::kHierarchicalPipelined:
-      return of_line(pipelined_levels(levels, cost::ring_reduce_scatter, false));
+      return pipelined_levels(levels, cost::ring_reduce_scatter, false);
     default:
       return std::nullopt;
   }
@@ -306,11 +339,11 @@ std::optional<LevelCost> all_gather(Levels levels, Algorithm algorithm) {
       return powers_of_two(levels) ? of_line(on_parts(levels, cost::bruck_all_gather))
                                    : std::nullopt;
     case Algorithm::kBruck:
-      return of_line(on_parts(levels, cost::bruck_all_gather));
+      return of_line(bruck_all_gather(levels));
     case Algorithm::kHierarchical:
       return of_line(on_parts(levels, cost::ring_all_gather));
     case Algorithm::kHierarchicalPipelined:
-      return of_line(pipelined_levels(levels, cost::ring_all_gather, false));
+      return pipelined_levels(levels, cost::ring_all_gather, false);
     default:
       return std::nullopt;
   }

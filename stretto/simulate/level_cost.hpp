@@ -25,12 +25,23 @@ struct CostLevel {
 /// Innermost first; empty for one rank.
 [[nodiscard]] std::vector<CostLevel> cost_levels(const Machine& machine);
 
-/// What one algorithm takes: a line, or a pipeline whose segments depend on the size.
+/// What one algorithm takes: a line, or what depends on the number of segments or chunks, and so on
+/// the size.
 struct LevelCost {
   CostLine line;
   std::optional<cost::Pipeline> pipeline;
+  /// Of what goes over several levels in level_chunks(n) chunks: per byte, what does not overlap
+  /// with the slowest level in one chunk of them.
+  double unchunked_seconds_per_byte = 0.0;
   [[nodiscard]] Seconds operator()(Bytes size) const {
-    return pipeline ? cost::best_pipeline(*pipeline, size) : line(size);
+    if (pipeline) {
+      return cost::pipeline_time(*pipeline, size);
+    }
+    const double exposed = unchunked_seconds_per_byte * static_cast<double>(size.count());
+    return line(size) + Seconds(exposed / level_chunks(size));
+  }
+  [[nodiscard]] bool is_line() const noexcept {
+    return !pipeline && unchunked_seconds_per_byte == 0.0;
   }
 };
 

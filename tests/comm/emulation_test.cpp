@@ -19,6 +19,7 @@ namespace {
 using detail::EmulatedLinks;
 using detail::Message;
 using detail::ModelTime;
+using detail::SharedBusyTime;
 
 Message message_to(int peer, std::size_t bytes, ModelTime time, int priority = 0) {
   Message message;
@@ -32,7 +33,9 @@ Message message_to(int peer, std::size_t bytes, ModelTime time, int priority = 0
 // Departures by message, everything the link has up to `until`.
 std::map<const Message*, ModelTime> departures(EmulatedLinks& links, ModelTime until) {
   std::map<const Message*, ModelTime> result;
-  links.advance(until, [&](Message& message, ModelTime at) { result[&message] = at; });
+  links.advance(until, [&](Message& message, EmulatedLinks::Passage passage) {
+    result[&message] = passage.end;
+  });
   return result;
 }
 
@@ -43,7 +46,7 @@ TEST(EmulatedLinks, AMessageLeavesAtLatencyPlusBytesOverBandwidth) {
   Message message = message_to(1, 3'000'000, 7 * kMs);
   links.submit(message);
   EXPECT_EQ(departures(links, 100 * kMs)[&message], 10 * kMs);
-  EXPECT_EQ(links.arrival(1, 3'000'000, 10 * kMs), 10 * kMs + 50'000);
+  EXPECT_EQ(links.arrival(1, 3'000'000, {7 * kMs, 10 * kMs}), 10 * kMs + 50'000);
 }
 
 TEST(EmulatedLinks, MessagesOfOneRankShareItsLinkInOrder) {
@@ -91,16 +94,39 @@ TEST(EmulatedLinks, AnUrgentMessageOvertakesAtASegmentBoundary) {
 TEST(EmulatedLinks, SendersToOneRankShareItsIncomingLink) {
   EmulatedLinks links(machine_from_spec("3@1GB/s,10us"), 0, {});
   // Both left their senders' links at 5 ms: the second must queue for 2 ms of its own.
-  EXPECT_EQ(links.arrival(1, 2'000'000, 5 * kMs), 5 * kMs + 10'000);
-  EXPECT_EQ(links.arrival(2, 2'000'000, 5 * kMs), 7 * kMs + 10'000);
-  EXPECT_EQ(links.arrival(1, 2'000'000, 20 * kMs), 20 * kMs + 10'000);
+  EXPECT_EQ(links.arrival(1, 2'000'000, {3 * kMs, 5 * kMs}), 5 * kMs + 10'000);
+  EXPECT_EQ(links.arrival(2, 2'000'000, {3 * kMs, 5 * kMs}), 7 * kMs + 10'000);
+  EXPECT_EQ(links.arrival(1, 2'000'000, {18 * kMs, 20 * kMs}), 20 * kMs + 10'000);
+}
+
+TEST(EmulatedLinks, WhatIsHeardOfLateGetsTheTimeThatWasFreeThen) {
+  EmulatedLinks links(machine_from_spec("3@1GB/s,0"), 0, {});
+  // Incoming: the later one is told first.
+  EXPECT_EQ(links.arrival(1, 1'000'000, {5 * kMs, 6 * kMs}), 6 * kMs);
+  EXPECT_EQ(links.arrival(2, 1'000'000, {2 * kMs, 3 * kMs}), 3 * kMs);
+  // What does not fit waits: 1 ms before 5, the rest behind 6.
+  EXPECT_EQ(links.arrival(2, 2'000'000, {4 * kMs, 6 * kMs}), 7 * kMs);
+  // Outgoing: a message that was ready earlier is submitted after another has left.
+  Message later = message_to(1, 1'000'000, 20 * kMs);
+  links.submit(later);
+  EXPECT_EQ(departures(links, 50 * kMs)[&later], 21 * kMs);
+  Message earlier = message_to(2, 3'000'000, 15 * kMs);
+  links.submit(earlier);
+  EXPECT_EQ(departures(links, 50 * kMs)[&earlier], 18 * kMs);
+}
+
+TEST(EmulatedLinks, AnOvertakenMessageLeavesRoomOnTheWayIn) {
+  EmulatedLinks links(machine_from_spec("3@1GB/s,0"), 0, {});
+  // From 0 to 3 ms two senders of a group took turns: both are here when the wire is free.
+  EXPECT_EQ(links.arrival(1, 1'500'000, {0, 2 * kMs}), 2 * kMs);
+  EXPECT_EQ(links.arrival(2, 1'500'000, {1 * kMs, 3 * kMs}), 3 * kMs);
 }
 
 TEST(EmulatedLinks, GroupsShareTheirOuterLink) {
   // Two nodes of two; ranks 0 and 1 send to the other node over one link.
   const Machine machine = machine_from_spec("2x2@in=10GB/s,1us@out=1GB/s,50us");
-  std::atomic<ModelTime> egress{0};
-  std::atomic<ModelTime> ingress{0};
+  SharedBusyTime egress{};
+  SharedBusyTime ingress{};
   EmulatedLinks rank0(machine, 0, {{}, {&egress, &ingress}});
   EmulatedLinks rank1(machine, 1, {{}, {&egress, &ingress}});
   Message from0 = message_to(2, 1'000'000, kMs);

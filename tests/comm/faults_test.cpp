@@ -203,6 +203,50 @@ TEST(Faults, DifferentSizesAreAMismatchOnBothSides) {
   }
 }
 
+TEST(Faults, DifferentTypesOperationsAndCollectivesAreMismatchesThatNameBothSides) {
+  const auto expect = [](const std::vector<std::string>& texts,
+                         const std::function<Work(Communicator&, BufferView)>& start) {
+    for (const bool emulated : {false, true}) {
+      ShmOptions options = test_options();
+      if (emulated) {
+        options.emulate = machine_from_spec("2@1GB/s,100us");
+      }
+      run_threads(2, options, [&](Communicator& communicator) {
+        const auto arena = communicator.allocate(Bytes(80'000));
+        std::string what;
+        EXPECT_EQ(
+            code_of(
+                [&] {
+                  start(communicator, {arena->bytes().data(), 20'000, DType::kF32, {}}).wait();
+                },
+                &what),
+            ErrorCode::kMismatch);
+        // The rank that learns of it by the other's abort says less.
+        if (what.find("disagree") != std::string::npos) {
+          for (const std::string& text : texts) {
+            EXPECT_NE(what.find(text), std::string::npos) << what;
+          }
+        }
+      });
+    }
+  };
+  expect({"all_reduce (sum) of f32", "all_reduce (sum) of i32"},
+         [](Communicator& communicator, BufferView data) {
+           data.dtype = communicator.rank() == 0 ? DType::kF32 : DType::kI32;
+           return communicator.all_reduce(data);
+         });
+  expect({"all_reduce (mean) of f32", "all_reduce (max) of f32"},
+         [](Communicator& communicator, BufferView data) {
+           return communicator.all_reduce(
+               data, communicator.rank() == 0 ? ReduceOp::kMean : ReduceOp::kMax);
+         });
+  expect({"reduce_scatter (sum) of f32", "all_gather of f32"},
+         [](Communicator& communicator, BufferView data) {
+           return communicator.rank() == 0 ? communicator.reduce_scatter(data)
+                                           : communicator.all_gather(data);
+         });
+}
+
 TEST(Faults, AMismatchThatArrivedEarlyTouchesNothing) {
   run_processes(2, test_options(), [](Communicator& communicator) {
     const std::size_t count = communicator.rank() == 0 ? 4096 : std::size_t{1} << 22;

@@ -444,7 +444,7 @@ TEST(Session, WhatOnlyTheSimulatorCanDoIsRefusedAtOnce) {
     };
     Plan plan = single_bucket_plan(model());
     EXPECT_EQ(code_of(plan, Schedule::kPriority), ErrorCode::kUnavailable);
-    plan.buckets[0].algorithm = Algorithm::kHierarchical;
+    plan.buckets[0].algorithm = Algorithm::kInSwitch;
     EXPECT_EQ(code_of(plan, Schedule::kOverlap), ErrorCode::kUnavailable);
     std::vector<float> data(4);
     EXPECT_THROW((void)communicator.all_reduce(

@@ -1,20 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <array>
-#include <cstring>
+#include <vector>
 
 #include "stretto/comm/algorithm/algorithms.hpp"
-#include "stretto/comm/kernel/reduce.hpp"
 
 namespace stretto::detail {
 namespace {
 
-// Part number `index`, counted around the ring, also below zero.
-BufferView part(const Exchange& exchange, const BufferView& data, int index) {
-  const int rank = ((index % exchange.size) + exchange.size) % exchange.size;
-  const Part range = part_of(data.count, exchange.size, rank);
-  return data.slice(range.begin, range.end);
-}
 int next(const Exchange& exchange) {
   return (exchange.rank + 1) % exchange.size;
 }
@@ -22,86 +14,85 @@ int previous(const Exchange& exchange) {
   return (exchange.rank + exchange.size - 1) % exchange.size;
 }
 
-}  // namespace
-
-Task reduce_scatter_ring(Exchange& exchange, BufferView data, ReduceOp op) {
-  const int steps = exchange.size - 1;
-  // Sums travel; the division of a mean comes at the end, on the part this rank keeps.
-  const ReduceOp hop = op == ReduceOp::kMean ? ReduceOp::kSum : op;
-  Group sent(exchange.resumer);
-  Group arrived(exchange.resumer);
-  Group readable(exchange.resumer);
-  PeerArray<Message> out(static_cast<std::size_t>(steps));
+// The segments of parts first, first - 1, ..., `steps` of them: the order in which they go around.
+std::vector<Part> segments_of(
+    const Exchange& exchange, DType dtype, const Parts& parts, int first, int steps) {
+  std::vector<Part> segments;
   for (int step = 0; step < steps; ++step) {
-    const auto phase = static_cast<std::uint32_t>(step);
-    const BufferView sending = part(exchange, data, exchange.rank - step - 1);
-    const BufferView keeping = part(exchange, data, exchange.rank - step - 2);
-    if (sending.count != 0) {
-      exchange.send(out[phase], sent, next(exchange), phase, sending);
-    }
-    if (keeping.count == 0) {
-      continue;
-    }
-    Message in;
-    exchange.receive(in, arrived, previous(exchange), phase, keeping.size_bytes(), &readable);
-    co_await readable;
-    const std::array<const std::byte*, 2> inputs = {in.data, keeping.data};
-    std::byte* const output = keeping.data;
-    const std::size_t piece = kPieceBytes / size_of(data.dtype);
-    for (std::size_t at = 0; at < keeping.count; at += piece) {
-      if (at != 0) {
-        co_await exchange.breathe();
-      }
-      reduce(data.dtype, hop, inputs, {&output, 1}, at, std::min(at + piece, keeping.count));
-    }
-    co_await arrived;
-    exchange.advance(arrived);
-    exchange.transport.release(in);
+    append_segments(exchange, dtype, parts.of(first - step), segments);
   }
-  if (op == ReduceOp::kMean) {
-    const BufferView mine = part(exchange, data, exchange.rank);
-    divide(data.dtype, mine.data, 0, mine.count, static_cast<std::size_t>(exchange.size));
+  return segments;
+}
+
+// What a member does with every segment that comes around: combine it with its own, or keep it;
+// then pass it on, except the last part.
+Task go_around(Exchange& exchange, BufferView data, Parts parts, int first, const ReduceOp* hop) {
+  const int steps = exchange.size - 1;
+  if (steps == 0) {
+    co_return;
+  }
+  const std::vector<Part> begin = segments_of(exchange, data.dtype, parts, first, 1);
+  const std::vector<Part> come = segments_of(exchange, data.dtype, parts, first - 1, steps);
+  // Of those that come, the first so many are passed on.
+  const std::size_t pass = segments_of(exchange, data.dtype, parts, first - 1, steps - 1).size();
+  Group sent(exchange.resumer);
+  PeerArray<Message> out(begin.size() + pass);
+  std::size_t sending = 0;
+  for (const Part& segment : begin) {
+    exchange.send(out[sending++], sent, next(exchange), 0, slice(data, segment));
+  }
+  // The next segment is asked for before this one is worked on.
+  std::array<Incoming, 2> in = {Incoming(exchange), Incoming(exchange)};
+  const auto expect = [&](std::size_t i) {
+    const BufferView to = slice(data, come[i]);
+    in[i % 2].expect(exchange, previous(exchange), 0, to, hop == nullptr ? to.data : nullptr);
+  };
+  if (!come.empty()) {
+    expect(0);
+  }
+  for (std::size_t i = 0; i < come.size(); ++i) {
+    if (i + 1 < come.size()) {
+      expect(i + 1);
+    }
+    const BufferView segment = slice(data, come[i]);
+    if (hop != nullptr) {
+      co_await combine(exchange, in[i % 2], segment, *hop);
+    } else {
+      co_await take(exchange, in[i % 2], segment);
+    }
+    if (i < pass) {
+      exchange.send(out[sending++], sent, next(exchange), 0, segment);
+    }
   }
   co_await sent;
 }
 
-Task all_gather_ring(Exchange& exchange, BufferView data) {
-  const int steps = exchange.size - 1;
-  Group sent(exchange.resumer);
-  Group arrived(exchange.resumer);
-  Group readable(exchange.resumer);
-  PeerArray<Message> out(static_cast<std::size_t>(steps));
-  for (int step = 0; step < steps; ++step) {
-    const auto phase = static_cast<std::uint32_t>(step);
-    const BufferView sending = part(exchange, data, exchange.rank - step);
-    const BufferView keeping = part(exchange, data, exchange.rank - step - 1);
-    if (sending.count != 0) {
-      exchange.send(out[phase], sent, next(exchange), phase, sending);
-    }
-    if (keeping.count == 0) {
-      continue;
-    }
-    Message in;
-    exchange.receive(in, arrived, previous(exchange), phase, keeping.size_bytes(), &readable);
-    co_await readable;
-    for (std::size_t at = 0; at < keeping.size_bytes(); at += kPieceBytes) {
-      if (at != 0) {
-        co_await exchange.breathe();
-      }
-      std::memcpy(
-          keeping.data + at, in.data + at, std::min(kPieceBytes, keeping.size_bytes() - at));
-    }
-    co_await arrived;
-    exchange.advance(arrived);
-    exchange.transport.release(in);
-  }
-  co_await sent;
+}  // namespace
+
+Task reduce_scatter_ring(Exchange& exchange, BufferView data, ReduceOp op, Parts parts) {
+  const ReduceOp hop = hop_of(op);
+  co_await go_around(exchange, data, parts, exchange.rank - 1, &hop);
+  finish_mean(exchange, slice(data, parts.of(exchange.rank)), op);
+}
+
+Task all_gather_ring(Exchange& exchange, BufferView data, Parts parts) {
+  return go_around(exchange, data, parts, exchange.rank, nullptr);
 }
 
 Task all_reduce_ring(Exchange& exchange, BufferView data, ReduceOp op) {
-  co_await reduce_scatter_ring(exchange, data, op);
-  exchange.phase += static_cast<std::uint32_t>(exchange.size);
-  co_await all_gather_ring(exchange, data);
+  const Parts parts(exchange, data);
+  co_await reduce_scatter_ring(exchange, data, op, parts);
+  co_await all_gather_ring(exchange, data, parts);
+}
+
+Task reduce_ring(Exchange& exchange, BufferView data, ReduceOp op, int root) {
+  co_await reduce_scatter_ring(exchange, data, op, Parts(exchange, data));
+  co_await gather_binomial(exchange, data, root);
+}
+
+Task broadcast_ring(Exchange& exchange, BufferView data, int root) {
+  co_await scatter_binomial(exchange, data, root);
+  co_await all_gather_ring(exchange, data, Parts(exchange, data));
 }
 
 }  // namespace stretto::detail

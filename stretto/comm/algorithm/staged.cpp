@@ -10,21 +10,8 @@
 namespace stretto::detail {
 namespace {
 
-// Whether all_reduce_small() is the quickest. Measured for two ranks with a core each: equal at 256
-// B, 10 % slower than in place at 1 KiB, twice as slow at 4 KiB; but in place costs memory that
-// cannot be lent a stage. More ranks were measured on two cores, where the second latency of in
-// place is a context switch: 100 us against 150 at 4 KiB. By size alone: all ranks must agree on
-// it.
-bool is_small(const Exchange& exchange, const BufferView& data) {
-  constexpr std::size_t kPairBytes = 1024;
-  const std::size_t eager = exchange.transport.eager_bytes();
-  return data.size_bytes() <= (exchange.size == 2 ? std::min(kPairBytes, eager) : eager);
-}
-
-// Phases one piece may use: a ring needs two per rank.
-std::uint32_t phases_per_piece(const Exchange& exchange) {
-  return 2 * static_cast<std::uint32_t>(exchange.size) + 2;
-}
+// Phases one lane may use: the hierarchical algorithms need most.
+constexpr std::uint32_t kLanePhases = 1U << 17;
 
 // A piece of a call in the stage. Operations with parts keep their meaning piece by piece: the
 // stage then holds an equal share of every rank's part, so that part r of the stage is from part r.
@@ -112,7 +99,7 @@ Task run_lane(Exchange& outer,
   std::exception_ptr failure;
   try {
     for (std::size_t index = lane; index < pieces.count; index += 2) {
-      exchange.phase = outer.phase + static_cast<std::uint32_t>(index) * phases_per_piece(outer);
+      exchange.phase = outer.phase + static_cast<std::uint32_t>(lane) * kLanePhases;
       co_await run_piece(exchange, call, pieces, index, stage);
       co_await exchange.breathe();
     }
@@ -149,61 +136,6 @@ Task staged(Exchange& exchange, const Call& call, BufferView stage) {
     lane.rethrow();
   }
   exchange.advance(finished);
-}
-
-bool lends(const Exchange& exchange, const Call& call) noexcept {
-  switch (call.kind) {
-    case Collective::kAllReduce:
-      return call.data.count != 0 && !is_small(exchange, call.data);
-    case Collective::kBroadcast:
-    case Collective::kSend:
-    case Collective::kRecv:
-      return call.data.size_bytes() > exchange.transport.eager_bytes();
-    case Collective::kReduceScatter:
-    case Collective::kAllGather:
-      return call.data.count != 0;
-    case Collective::kReduce:
-    case Collective::kAllToAll:
-    case Collective::kSendRecv:
-    case Collective::kBarrier:
-    case Collective::kNone:
-      break;
-  }
-  return false;
-}
-
-Task carry_out(Exchange& exchange, const Call& call) {
-  const BufferView& data = call.data;
-  const bool ring = call.options.algorithm == Algorithm::kRing;
-  switch (call.kind) {
-    case Collective::kAllReduce:
-      if (ring) {
-        return all_reduce_ring(exchange, data, call.op);
-      }
-      if (is_small(exchange, data)) {
-        return all_reduce_small(exchange, data, call.op);
-      }
-      return exchange.transport.in_place() ? all_reduce_in_place(exchange, data, call.op)
-                                           : all_reduce_direct(exchange, data, call.op);
-    case Collective::kReduceScatter:
-      return ring ? reduce_scatter_ring(exchange, data, call.op)
-                  : reduce_scatter_direct(exchange, data, call.op);
-    case Collective::kAllGather:
-      return ring ? all_gather_ring(exchange, data) : all_gather_direct(exchange, data);
-    case Collective::kBroadcast:
-      return broadcast_direct(exchange, data, call.peer);
-    case Collective::kSend:
-      return send_to(exchange, data, call.peer);
-    case Collective::kRecv:
-      return receive_from(exchange, data, call.peer);
-    case Collective::kReduce:
-    case Collective::kAllToAll:
-    case Collective::kSendRecv:
-    case Collective::kBarrier:
-    case Collective::kNone:
-      break;
-  }
-  return all_reduce_small(exchange, BufferView{}, ReduceOp::kSum);  // a barrier is empty
 }
 
 }  // namespace stretto::detail

@@ -15,6 +15,8 @@ constexpr double kSegmentBytes = 256.0 * 1024;
 // How far ahead of the clock a segment is put on the link: the host may wake up that late. A
 // message becoming ready within it cannot overtake that segment any more.
 constexpr double kLookaheadNs = 300e3;
+// Less than this of a message is nothing: what computing with times in doubles leaves over.
+constexpr double kByteFraction = 1e-3;
 
 ModelTime whole(double ns) {
   return static_cast<ModelTime>(std::llround(ns));
@@ -30,7 +32,8 @@ EmulatedLinks::EmulatedLinks(const Machine& machine, int rank, std::vector<Share
     link.latency = whole(machine.levels[level].latency.count() * 1e9);
     link.segment_bytes = std::max(kSegmentBytes, kSegmentNs / link.ns_per_byte);
     if (level < shared.size()) {
-      link.shared = shared[level];
+      link.egress = LinkSide(shared[level].egress);
+      link.ingress = LinkSide(shared[level].ingress);
     }
   }
 }
@@ -40,19 +43,12 @@ void EmulatedLinks::submit(Message& message) {
   link.queue.push_back({&message, static_cast<double>(message.bytes), next_order_++});
 }
 
-void EmulatedLinks::advance(ModelTime now, const std::function<void(Message&, ModelTime)>& depart) {
+void EmulatedLinks::advance(ModelTime now, const std::function<void(Message&, Passage)>& depart) {
   const double horizon = static_cast<double>(now) + kLookaheadNs;
   for (Link& link : links_) {
+    fill_gaps(link, depart);
     while (!link.queue.empty()) {
-      double free = link.egress_free;
-      if (link.shared.egress_free != nullptr) {
-        free = static_cast<double>(link.shared.egress_free->load(std::memory_order_relaxed));
-      }
-      auto earliest = static_cast<double>(link.queue.front().message->time);
-      for (const Waiting& waiting : link.queue) {
-        earliest = std::min(earliest, static_cast<double>(waiting.message->time));
-      }
-      const double begin = std::max(free, earliest);
+      const double begin = std::max(link.egress.end(), earliest(link));
       if (begin > horizon) {
         break;
       }
@@ -63,66 +59,83 @@ void EmulatedLinks::advance(ModelTime now, const std::function<void(Message&, Mo
             if (a_waits != b_waits) {
               return a_waits;
             }
-            return a.message->priority != b.message->priority
-                       ? a.message->priority > b.message->priority
-                       : a.order < b.order;
+            if (a.message->priority != b.message->priority) {
+              return a.message->priority > b.message->priority;
+            }
+            return a.message->turn != b.message->turn ? a.message->turn < b.message->turn
+                                                      : a.order < b.order;
           });
       const double sending = std::min(next->bytes_left, link.segment_bytes);
-      const double end = begin + sending * link.ns_per_byte;
-      if (link.shared.egress_free != nullptr) {
-        auto expected = static_cast<ModelTime>(free);
-        if (!link.shared.egress_free->compare_exchange_strong(
-                expected, whole(end), std::memory_order_relaxed)) {
-          continue;  // another rank of the group took the link first
-        }
+      const double ns = sending * link.ns_per_byte;
+      const double end = link.egress.with([&](auto& busy) { return busy.take(begin, ns); });
+      if (next->begin < 0) {
+        next->begin = end - ns;
       }
-      link.egress_free = end;
       next->bytes_left -= sending;
       if (next->bytes_left <= 0) {
         Message& message = *next->message;
+        const Passage passage{whole(next->begin), whole(end)};
         link.queue.erase(next);
-        depart(message, whole(end));
+        depart(message, passage);
       }
     }
   }
 }
 
-ModelTime EmulatedLinks::next_event() const noexcept {
+// What would have gone out already, had this rank looked in time.
+void EmulatedLinks::fill_gaps(Link& link, const std::function<void(Message&, Passage)>& depart) {
+  for (std::size_t i = 0; i < link.queue.size();) {
+    Waiting& waiting = link.queue[i];
+    const auto ready = static_cast<double>(waiting.message->time);
+    double over = 0;
+    const double filled = link.egress.with([&](auto& busy) {
+      return ready < busy.end() ? busy.fill(ready, waiting.bytes_left * link.ns_per_byte, over) : 0;
+    });
+    if (filled > 0) {
+      if (waiting.begin < 0) {
+        waiting.begin = std::max(ready, over - filled);
+      }
+      waiting.bytes_left -= filled / link.ns_per_byte;
+      if (waiting.bytes_left <= kByteFraction) {
+        Message& message = *waiting.message;
+        const Passage passage{whole(waiting.begin), whole(over)};
+        link.queue.erase(link.queue.begin() + static_cast<std::ptrdiff_t>(i));
+        depart(message, passage);
+        continue;
+      }
+    }
+    ++i;
+  }
+}
+
+double EmulatedLinks::earliest(const Link& link) noexcept {
+  auto earliest = static_cast<double>(link.queue.front().message->time);
+  for (const Waiting& waiting : link.queue) {
+    earliest = std::min(earliest, static_cast<double>(waiting.message->time));
+  }
+  return earliest;
+}
+
+ModelTime EmulatedLinks::next_event() noexcept {
   ModelTime next = 0;
-  for (const Link& link : links_) {
+  for (Link& link : links_) {
     if (link.queue.empty()) {
       continue;
     }
-    double free = link.egress_free;
-    if (link.shared.egress_free != nullptr) {
-      free = static_cast<double>(link.shared.egress_free->load(std::memory_order_relaxed));
-    }
-    auto earliest = static_cast<double>(link.queue.front().message->time);
-    for (const Waiting& waiting : link.queue) {
-      earliest = std::min(earliest, static_cast<double>(waiting.message->time));
-    }
     // Half the lookahead before the segment begins: early enough to be late.
-    const ModelTime at = whole(std::max(free, earliest) - kLookaheadNs / 2);
+    const ModelTime at = whole(std::max(link.egress.end(), earliest(link)) - kLookaheadNs / 2);
     next = next == 0 ? at : std::min(next, at);
   }
   return next;
 }
 
-ModelTime EmulatedLinks::arrival(int sender, std::uint64_t bytes, ModelTime at) {
+ModelTime EmulatedLinks::arrival(int sender, std::uint64_t bytes, Passage passage) {
   Link& link = links_[static_cast<std::size_t>(machine_.level_between(rank_, sender))];
-  const double taking = static_cast<double>(bytes) * link.ns_per_byte;
-  double end = 0;
-  if (link.shared.ingress_free != nullptr) {
-    ModelTime free = link.shared.ingress_free->load(std::memory_order_relaxed);
-    do {
-      end = std::max(static_cast<double>(at), static_cast<double>(free) + taking);
-    } while (!link.shared.ingress_free->compare_exchange_weak(
-        free, whole(end), std::memory_order_relaxed));
-  } else {
-    end = std::max(static_cast<double>(at), link.ingress_free + taking);
-    link.ingress_free = end;
-  }
-  return whole(end) + link.latency;
+  const double ns = static_cast<double>(bytes) * link.ns_per_byte;
+  // A message that was overtaken on its way out left room for others on the way in too.
+  const double taken = link.ingress.with(
+      [&](auto& busy) { return busy.take(static_cast<double>(passage.begin), ns); });
+  return std::max(passage.end, whole(taken)) + link.latency;
 }
 
 }  // namespace stretto::detail

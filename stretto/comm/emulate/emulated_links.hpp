@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <vector>
 
 #include "stretto/comm/communicator.hpp"
+#include "stretto/comm/emulate/busy_time.hpp"
 #include "stretto/comm/message.hpp"
 #include "stretto/data/machine.hpp"
 
@@ -25,11 +25,16 @@ namespace stretto::detail {
 /// or burns CPU: the owner asks next_event() when to come back.
 class EmulatedLinks {
  public:
-  /// When a group's shared link falls free, in memory all its ranks map. Null on the innermost
-  /// level.
+  /// A group's link, in memory all its ranks map. Null on the innermost level.
   struct SharedLink {
-    std::atomic<ModelTime>* egress_free = nullptr;
-    std::atomic<ModelTime>* ingress_free = nullptr;
+    SharedBusyTime* egress = nullptr;
+    SharedBusyTime* ingress = nullptr;
+  };
+  /// When a message was on the wire: its first byte left and its last byte reached the other side's
+  /// incoming link.
+  struct Passage {
+    ModelTime begin = 0;
+    ModelTime end = 0;
   };
 
   /// `shared[l]` is for the group this rank belongs to on level l.
@@ -38,31 +43,33 @@ class EmulatedLinks {
   /// Offers a message to its link, from Message::time on.
   void submit(Message& message);
   /// Moves the links on to `now` and a little beyond; calls `depart` for every message whose last
-  /// segment is on its way, with the moment its last byte reaches the other side's incoming link.
-  void advance(ModelTime now, const std::function<void(Message&, ModelTime)>& depart);
+  /// segment is on its way.
+  void advance(ModelTime now, const std::function<void(Message&, Passage)>& depart);
   /// When advance() will next have something to do; 0 = never.
-  [[nodiscard]] ModelTime next_event() const noexcept;
+  [[nodiscard]] ModelTime next_event() noexcept;
 
-  /// When a message of `bytes` from `sender` whose last byte reached the incoming link at `at` has
-  /// arrived. Ask in order of `at`.
-  [[nodiscard]] ModelTime arrival(int sender, std::uint64_t bytes, ModelTime at);
+  /// When a message of `bytes` from `sender` has arrived. Ask in order of Passage::end, as far as
+  /// they are known.
+  [[nodiscard]] ModelTime arrival(int sender, std::uint64_t bytes, Passage passage);
 
  private:
   struct Waiting {
     Message* message;
     double bytes_left;
     std::uint64_t order;
+    double begin = -1;  // when its first byte left
   };
   struct Link {
     double ns_per_byte = 0;
     ModelTime latency = 0;
     double segment_bytes = 0;
-    double egress_free =
-        0;  // model time; a double, so that fractions of a nanosecond do not add up
-    double ingress_free = 0;
+    LinkSide egress;
+    LinkSide ingress;
     std::vector<Waiting> queue;
-    SharedLink shared;
   };
+
+  static void fill_gaps(Link& link, const std::function<void(Message&, Passage)>& depart);
+  [[nodiscard]] static double earliest(const Link& link) noexcept;
 
   Machine machine_;
   int rank_;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "stretto/base/units.hpp"
+#include "stretto/comm/emulate/busy_time.hpp"
 #include "stretto/comm/message.hpp"
 
 /// What lies in the shared memory of a rank: one segment per rank, mapped by all.
@@ -35,12 +36,13 @@ struct alignas(64) Packet {
   struct Elsewhere {
     std::uint64_t token;   ///< The sender's name for the message.
     std::uint64_t offset;  ///< kLend: in the sender's segment. kEager: in the payload ring.
-    ModelTime time;        ///< Emulated arrival.
+                           ///< kArrive: when it began to leave.
+    ModelTime time;        ///< kArrive: when it reaches the incoming link.
   };
 
   std::atomic<std::uint64_t> sequence;  ///< n + 1 once the n-th packet is in place.
   Address address;
-  std::uint64_t bytes;  ///< Low 56 bits; the kind above.
+  std::uint64_t bytes;  ///< Low 48 bits; above, 8 bits of OperationCode and 8 of PacketKind.
   union {
     Elsewhere elsewhere;
     InlineBytes inlined;  ///< kEager, up to its size.
@@ -67,10 +69,10 @@ struct ControlPage {
   alignas(64) std::atomic<std::uint32_t> left;  ///< 1: the communicator was closed in good order.
   /// Rank 0's only: why the job is over; 0 = it is not. The first writer wins.
   std::atomic<std::uint64_t> abort_word;
-  /// Emulated machines: until when the outgoing and incoming link of the group this rank leads is
-  /// taken, per level above the innermost.
-  alignas(64) std::array<std::atomic<ModelTime>, kMaxLevels> group_egress_free;
-  std::array<std::atomic<ModelTime>, kMaxLevels> group_ingress_free;
+  /// Emulated machines: the outgoing and incoming link of the group this rank leads, per level
+  /// above the innermost.
+  alignas(64) std::array<SharedBusyTime, kMaxLevels> group_egress;
+  std::array<SharedBusyTime, kMaxLevels> group_ingress;
 };
 static_assert(sizeof(ControlPage) <= kPageBytes);
 

@@ -27,12 +27,33 @@ using detail::SegmentMap;
 using detail::ShmTransport;
 using detail::ShmWorld;
 
+RankGroups groups_of(const ShmOptions& options, int size) {
+  if (!options.groups.empty()) {
+    for (const std::vector<int>& level : options.groups) {
+      if (level.size() != static_cast<std::size_t>(size)) {
+        throw Error(ErrorCode::kInvalidArgument,
+                    {"a level of groups does not speak of every rank",
+                     "ShmOptions::groups",
+                     std::to_string(level.size()) + " ranks",
+                     std::to_string(size),
+                     ""});
+      }
+    }
+    return options.groups;
+  }
+  return options.emulate ? options.emulate->groups() : RankGroups{};
+}
+
 class ShmCommunicator final : public Communicator {
  public:
   ShmCommunicator(ShmWorld world, int size, const ShmOptions& options)
       : Communicator(world.rank, size),
         engine_(std::make_unique<ShmTransport>(std::move(world), options.emulate),
-                {rank(), size, options.timeout, options.emulate.has_value()}) {}
+                {rank(),
+                 size,
+                 options.timeout,
+                 options.emulate.has_value(),
+                 groups_of(options, size)}) {}
 
   [[nodiscard]] std::string_view backend() const noexcept override { return "shm"; }
   [[nodiscard]] Ordering ordering() const noexcept override { return Ordering::kAddressed; }

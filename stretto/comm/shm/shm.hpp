@@ -23,6 +23,9 @@ struct ShmOptions {
                            ///< touched.
   /// Deliver messages as this machine would, instead of at once. Must have exactly `size` ranks.
   std::optional<Machine> emulate;
+  /// Which ranks are near each other, for the hierarchical algorithms; the same on all ranks.
+  /// Empty: the levels of the emulated machine, else none.
+  RankGroups groups;
 };
 
 /// Connects rank `rank` of `size`; returns when all ranks are connected. `directory` must exist, be

@@ -11,10 +11,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "stretto/comm/operation_code.hpp"
+
 namespace stretto::detail {
 namespace {
 
-constexpr std::uint64_t kBytesMask = (std::uint64_t{1} << 56) - 1;
+constexpr unsigned kBytesBits = 48;
+constexpr unsigned kKindShift = 56;
+constexpr std::uint64_t kBytesMask = (std::uint64_t{1} << kBytesBits) - 1;
 // A reader tells the writer what it has taken once per this many packets: the line would otherwise
 // bounce between the cores with every message.
 constexpr std::uint64_t kPublishEvery = Channel::kPackets / 8;
@@ -58,7 +62,7 @@ ShmTransport::ShmTransport(ShmWorld world, const std::optional<Machine>& emulate
     for (std::size_t level = 0; level < emulate->levels.size(); ++level) {
       if (level > 0) {
         ControlPage& leader = (*world_.segments)[world_.rank / group * group].control();
-        shared[level] = {&leader.group_egress_free[level], &leader.group_ingress_free[level]};
+        shared[level] = {&leader.group_egress[level], &leader.group_ingress[level]};
       }
       group *= emulate->levels[level].group_size;
       const auto latency = static_cast<ModelTime>(emulate->levels[level].latency.count() * 1e9);
@@ -89,7 +93,12 @@ void ShmTransport::send(Message& message) {
     links_->submit(message);
   } else if (message.bytes <= kEagerBytes && !message.lend) {
     post(message.peer,
-         {PacketKind::kEager, message.address, message.bytes, Packet::Elsewhere{}, &message});
+         {PacketKind::kEager,
+          message.address,
+          message.bytes,
+          Packet::Elsewhere{},
+          &message,
+          message.what});
   } else {
     lend(message);
   }
@@ -101,7 +110,12 @@ void ShmTransport::lend(Message& message) {
   const std::uint64_t offset =
       message.bytes == 0 ? 0 : static_cast<std::uint64_t>(message.data - own().base);
   post(message.peer,
-       {PacketKind::kLend, message.address, message.bytes, {message.token, offset, 0}, nullptr});
+       {PacketKind::kLend,
+        message.address,
+        message.bytes,
+        {message.token, offset, 0},
+        nullptr,
+        message.what});
 }
 
 void ShmTransport::post(int to, const Outgoing& packet) {
@@ -150,7 +164,8 @@ bool ShmTransport::try_push(int to, const Outgoing& outgoing) {
     packet.elsewhere = {0, begin, 0};
   }
   packet.address = outgoing.address;
-  packet.bytes = bytes | static_cast<std::uint64_t>(outgoing.kind) << 56;
+  packet.bytes = bytes | static_cast<std::uint64_t>(outgoing.what) << kBytesBits |
+                 static_cast<std::uint64_t>(outgoing.kind) << kKindShift;
   ++other.packets_sent;
   // Sequentially consistent, with the load of `asleep` after it: either the peer sees the packet
   // before it falls asleep or we see it asleep.
@@ -205,8 +220,18 @@ void ShmTransport::receive(Message& message) {
 }
 
 void ShmTransport::hand_over(Arrival& arrival, Message& message) {
+  // Such a message never arrives: its coroutine must not touch bytes that are not there.
+  if (arrival.what != message.what) {
+    problem_.emplace(
+        ErrorCode::kMismatch,
+        ErrorDetail{"ranks disagree on what an operation is",
+                    "slot " + std::to_string(slot_of(message.address) & kMaxSlot),
+                    text_of(arrival.what) + " on rank " + std::to_string(arrival.peer),
+                    text_of(message.what) + ", as on rank " + std::to_string(world_.rank),
+                    "Every rank must call the same collective with the same type and operation."});
+    return;
+  }
   if (arrival.bytes != message.bytes) {
-    // The message never arrives: its coroutine must not touch bytes that are not there.
     problem_.emplace(
         ErrorCode::kMismatch,
         ErrorDetail{
@@ -281,7 +306,7 @@ void ShmTransport::publish_taken(int from) {
 }
 
 void ShmTransport::take(int from, const Packet& packet) {
-  const auto kind = static_cast<PacketKind>(packet.bytes >> 56);
+  const auto kind = static_cast<PacketKind>(packet.bytes >> kKindShift);
   if (kind == PacketKind::kRelease) {
     --peer(from).lent;
     // NOLINTNEXTLINE(performance-no-int-to-ptr): our own pointer, which the peer gave back
@@ -290,14 +315,18 @@ void ShmTransport::take(int from, const Packet& packet) {
     return;
   }
   if (kind == PacketKind::kArrive) {
-    on_the_wire_.push(
-        {from, packet.elsewhere.token, packet.bytes & kBytesMask, packet.elsewhere.time});
+    on_the_wire_.push({from,
+                       packet.elsewhere.token,
+                       packet.bytes & kBytesMask,
+                       packet.elsewhere.time,
+                       static_cast<ModelTime>(packet.elsewhere.offset)});
     return;
   }
   Arrival arrival;
   arrival.peer = from;
   arrival.address = packet.address;
   arrival.bytes = packet.bytes & kBytesMask;
+  arrival.what = static_cast<OperationCode>(packet.bytes >> kBytesBits);
   if (kind == PacketKind::kLend) {
     arrival.token = packet.elsewhere.token;
     arrival.data = (*world_.segments)[from].base + packet.elsewhere.offset;

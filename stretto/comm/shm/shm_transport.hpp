@@ -72,6 +72,7 @@ class ShmTransport final : public Transport {
   /// A message that is here, but that no receive has taken yet.
   struct Arrival {
     Address address = 0;
+    OperationCode what = 0;
     std::uint64_t token = 0;
     std::uint64_t bytes = 0;
     std::byte* data = nullptr;     // lent memory, or `owned`; null: in `inlined`
@@ -87,6 +88,7 @@ class ShmTransport final : public Transport {
     std::uint64_t token = 0;
     std::uint64_t bytes = 0;
     ModelTime time = 0;
+    ModelTime begin = 0;  // on the wire
   };
   struct Later {
     bool operator()(const Arriving& a, const Arriving& b) const noexcept { return a.time > b.time; }
@@ -99,6 +101,7 @@ class ShmTransport final : public Transport {
     std::uint64_t bytes = 0;
     Packet::Elsewhere elsewhere{};
     Message* eager = nullptr;  // null for the other kinds
+    OperationCode what = 0;
   };
   struct Peer {
     // Towards the peer.

@@ -50,15 +50,17 @@ void ShmTransport::became_busy() {
 bool ShmTransport::deliver_emulated() {
   bool any = false;
   const ModelTime now = monotonic_ns();
-  links_->advance(now, [&](Message& message, ModelTime at) {
+  links_->advance(now, [&](Message& message, EmulatedLinks::Passage passage) {
     any = true;
-    post(message.peer, {PacketKind::kArrive, 0, message.bytes, {message.token, 0, at}, nullptr});
+    const auto begin = static_cast<std::uint64_t>(passage.begin);
+    post(message.peer,
+         {PacketKind::kArrive, 0, message.bytes, {message.token, begin, passage.end}, nullptr});
   });
   // In order of their end on the wire, whichever sender was quicker to tell us.
   while (!on_the_wire_.empty() && on_the_wire_.top().time <= now) {
     Arriving arrival = on_the_wire_.top();
     on_the_wire_.pop();
-    arrival.time = links_->arrival(arrival.peer, arrival.bytes, arrival.time);
+    arrival.time = links_->arrival(arrival.peer, arrival.bytes, {arrival.begin, arrival.time});
     arriving_.push(arrival);
   }
   while (!arriving_.empty() && arriving_.top().time <= now) {
