@@ -107,8 +107,7 @@ ScheduleOptions::Resolved resolve(const ReplayFlags& flags, const StepProfile& p
   const double stretch = flags.compute_s && profile.compute_end > Seconds(0)
                              ? *flags.compute_s / profile.compute_end.count()
                              : 1.0;
-  const Algorithm algorithm =
-      from_flag("--algorithm", [&] { return algorithm_from_string(flags.schedule.algorithm); });
+  const Algorithm algorithm = flags.schedule.chosen_algorithm();
   SimulateOptions options;
   options.streams = flags.schedule.streams;
   return flags.schedule.resolve(
@@ -129,6 +128,7 @@ int run_replay(const ReplayFlags& flags, const Context& context) {
     options.compute = Seconds(*flags.compute_s);
   }
   return run_job(flags.job, context.arguments, [&](Communicator& communicator) {
+    flags.schedule.choose_algorithms(communicator, flags.job.machine());
     options.on_progress = progress_line(communicator, resolved.name, flags.job.json);
     const ReplayResult result = replay(communicator, profile, options);
     return communicator.rank() == 0

@@ -2,6 +2,7 @@
 #include "schedule.hpp"
 
 #include <algorithm>
+#include <cstdio>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,8 +11,10 @@
 #include <fmt/format.h>
 
 #include "flags.hpp"
+#include "job.hpp"
 #include "output.hpp"
 #include "stretto/analyze/analyze.hpp"
+#include "stretto/plan/algorithm_choice.hpp"
 #include "stretto/plan/fixed_plans.hpp"
 #include "stretto/plan/planner.hpp"
 #include "stretto/run/text_exchange.hpp"
@@ -58,7 +61,14 @@ void ScheduleOptions::add_to(CLI::App& app) {
   app.add_option("--plan", plan, "Buckets from this file (see --save-plan)")
       ->excludes(by_rule)
       ->type_name("FILE");
-  app.add_option("--algorithm", algorithm, "auto (default), direct or ring")->type_name("NAME");
+  app.add_option("--algorithm",
+                 algorithm,
+                 "direct (default: equal weights for every schedule), auto (the cheapest on the "
+                 "machine) or another: ring, halving_doubling, hierarchical...")
+      ->type_name("NAME");
+  app.add_option("--machine", machine, "What --algorithm auto reckons with; else --emulate's")
+      ->type_name("M");
+  app.add_flag("--explain", explain, "Say which algorithm --algorithm auto takes, and why");
   app.add_option("--streams", streams, "Buckets on the wire at once (default 1; 0 = all)")
       ->check(CLI::Range(0, 4096))
       ->type_name("N");
@@ -92,8 +102,7 @@ ScheduleOptions::Resolved ScheduleOptions::resolve(const StepProfile& profile,
   ScheduleOptions other = *this;
   other.buckets = "4M";
   Resolved resolved = other.resolve_rule(tensors_of(profile));
-  const Algorithm chosen =
-      from_flag("--algorithm", [&] { return algorithm_from_string(algorithm); });
+  const Algorithm chosen = chosen_algorithm();
   resolved.plan = stretto::plan(profile, costs, options).plan;
   for (Bucket& bucket : resolved.plan.buckets) {
     bucket.algorithm = chosen;
@@ -112,8 +121,7 @@ ScheduleOptions::Resolved ScheduleOptions::resolve_rule(
       from_flag("--schedule", [&] { return schedule_from_string(schedule); });
   resolved.session.streams = streams;
   resolved.session.verify_every = verify;
-  const Algorithm chosen =
-      from_flag("--algorithm", [&] { return algorithm_from_string(algorithm); });
+  const Algorithm chosen = chosen_algorithm();
   std::string rule;
   if (!plan.empty()) {
     resolved.plan = read_plan(plan, tensors);
@@ -135,7 +143,7 @@ ScheduleOptions::Resolved ScheduleOptions::resolve_rule(
     resolved.plan = uniform_plan(tensors, cap);
     rule = fmt::format("buckets of {}", format(cap));
   }
-  if (chosen != Algorithm::kAuto) {
+  if (plan.empty() || !algorithm.empty()) {
     for (Bucket& bucket : resolved.plan.buckets) {
       bucket.algorithm = chosen;
     }
@@ -145,8 +153,65 @@ ScheduleOptions::Resolved ScheduleOptions::resolve_rule(
 }
 
 ExchangeCosts emulated_costs(const Machine& machine, Algorithm algorithm, Bytes most) {
-  return exchange_costs(
-      machine, algorithm == Algorithm::kAuto ? Algorithm::kDirect : algorithm, most);
+  if (algorithm != Algorithm::kAuto) {
+    return exchange_costs(machine, algorithm, most);
+  }
+  ExchangeCosts costs = exchange_costs(machine, Algorithm::kDirect, most);
+  const AlgorithmTable table = algorithm_table(
+      machine, Collective::kAllReduce, runnable_algorithms(Collective::kAllReduce), most);
+  if (!table.rules.empty()) {
+    costs.all_reduce = table_time(machine, Collective::kAllReduce, table, most);
+  }
+  return costs;
+}
+
+Algorithm ScheduleOptions::chosen_algorithm() const {
+  return algorithm.empty()
+             ? Algorithm::kDirect
+             : from_flag("--algorithm", [&] { return algorithm_from_string(algorithm); });
+}
+
+std::optional<Machine> ScheduleOptions::machine_for_auto(
+    const std::optional<Machine>& emulated) const {
+  return machine.empty() ? emulated : load_machine("--machine", machine);
+}
+
+void ScheduleOptions::choose_algorithms(Communicator& communicator,
+                                        const std::optional<Machine>& emulated) const {
+  constexpr Bytes kMost(std::int64_t{4} << 30);
+  const bool automatic = algorithm == "auto";
+  const std::optional<Machine> found = machine_for_auto(emulated);
+  if ((explain || !machine.empty()) && !(automatic && found)) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        {"an algorithm is chosen by itself where that is asked for and a machine is known",
+         explain ? "--explain" : "--machine",
+         fmt::format(
+             "--algorithm {}{}", to_string(chosen_algorithm()), found ? "" : ", no machine"),
+         "--algorithm auto with --machine M or --emulate M",
+         "stretto measure writes such a machine"});
+  }
+  if (!automatic || !found) {
+    return;
+  }
+  if (found->ranks() != communicator.size()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {"the machine has another number of ranks than the job",
+                 machine.empty() ? "--emulate" : "--machine",
+                 std::to_string(found->ranks()),
+                 std::to_string(communicator.size()),
+                 "Measure with as many ranks as you train with"});
+  }
+  AlgorithmTable table;
+  for (const Collective collective : {Collective::kAllReduce, Collective::kBroadcast}) {
+    const std::vector<Algorithm> algorithms = runnable_algorithms(collective);
+    const AlgorithmTable part = algorithm_table(*found, collective, algorithms, kMost);
+    table.rules.insert(table.rules.end(), part.rules.begin(), part.rules.end());
+    if (explain && collective == Collective::kAllReduce && communicator.rank() == 0) {
+      std::fputs(stretto::explain(*found, part, algorithms).c_str(), stderr);
+    }
+  }
+  communicator.use(std::move(table));
 }
 
 Plan plan_measured(Communicator& communicator,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,7 +22,9 @@ struct ScheduleOptions {
   std::string schedule = "overlap";
   std::string buckets;
   std::string plan;
-  std::string algorithm = "auto";
+  std::string algorithm;  ///< Empty: as the plan says, else direct.
+  std::string machine;
+  bool explain = false;
   int streams = 1;
   std::uint32_t verify = 0;
   std::uint32_t steps = 0;
@@ -41,6 +44,16 @@ struct ScheduleOptions {
   [[nodiscard]] Resolved resolve(const StepProfile& profile,
                                  const ExchangeCosts& costs,
                                  const SimulateOptions& options) const;
+  /// @throws Error kInvalidArgument, which names the flag.
+  [[nodiscard]] Algorithm chosen_algorithm() const;
+  /// The machine that `--algorithm auto` reckons with: `--machine`, else the emulated one.
+  [[nodiscard]] std::optional<Machine> machine_for_auto(
+      const std::optional<Machine>& emulated) const;
+  /// With `--algorithm auto` lets the communicator take the cheapest on that machine, and with
+  /// `--explain` says which on stderr.
+  /// @throws Error kInvalidArgument: a machine with another number of ranks, or nothing to explain.
+  void choose_algorithms(Communicator& communicator, const std::optional<Machine>& emulated) const;
+
   /// Whether the buckets are to be planned.
   [[nodiscard]] bool planned() const noexcept { return plan.empty() && buckets == "planned"; }
 
@@ -48,8 +61,8 @@ struct ScheduleOptions {
   [[nodiscard]] Resolved resolve_rule(const std::vector<TensorSpec>& tensors) const;
 };
 
-/// What an exchange costs in a communicator of this version on an emulated machine: the algorithm
-/// that it runs there.
+/// What an exchange costs in a communicator of this version on an emulated machine: by the
+/// algorithm that it runs there, under kAuto the cheapest for each size.
 [[nodiscard]] ExchangeCosts emulated_costs(const Machine& machine, Algorithm algorithm, Bytes most);
 
 /// The plan for a step as rank 0 measured it: `timeline` is its own, of a run that trained

@@ -90,7 +90,7 @@ Plan measure_and_plan(Communicator& communicator,
                        measured.timeline,
                        tensors,
                        machine,
-                       algorithm_from_string(flags.schedule.algorithm),
+                       flags.schedule.chosen_algorithm(),
                        flags.schedule.streams);
 }
 
@@ -113,6 +113,7 @@ int run_train(TrainFlags flags, const Context& context) {
   flags.train.warmup = flags.schedule.warmup;
   return run_job(flags.job, context.arguments, [&](Communicator& communicator) {
     const Dataset dataset = load_fashion_mnist(flags.data);
+    flags.schedule.choose_algorithms(communicator, machine);
     if (plans) {
       resolved.plan = measure_and_plan(communicator, dataset, flags, *machine);
       flags.train.plan = resolved.plan;
