@@ -93,6 +93,9 @@ Collective collective_of(const std::string& name) {
                                  Name{"reduce_scatter", Collective::kReduceScatter},
                                  Name{"all_gather", Collective::kAllGather},
                                  Name{"broadcast", Collective::kBroadcast},
+                                 Name{"reduce", Collective::kReduce},
+                                 Name{"all_to_all", Collective::kAllToAll},
+                                 Name{"alltoall", Collective::kAllToAll},
                                  Name{"sendrecv", Collective::kSendRecv},
                                  Name{"send_recv", Collective::kSendRecv}};
   std::string word = name.ends_with("_perf") ? name.substr(0, name.size() - 5) : name;
@@ -224,6 +227,13 @@ MeasureOptions measure_options(const MeasureFlags& flags) {
   options.sizes = sizes_of(flags);
   options.algorithms.clear();
   for (const std::string& name : split(flags.algorithms, ',')) {
+    if (name == "all") {
+      const Collective what =
+          options.collective == Collective::kSendRecv ? Collective::kSend : options.collective;
+      const std::vector<Algorithm> all = runnable_algorithms(what);
+      options.algorithms.insert(options.algorithms.end(), all.begin(), all.end());
+      continue;
+    }
     options.algorithms.push_back(
         from_flag("--algorithm", [&] { return algorithm_from_string(name); }));
   }
@@ -344,7 +354,7 @@ std::string run_rank(const MeasureFlags& flags,
     result.overlap = measure_overlap(communicator, {options, flags.compute_ratio});
     result.measurement.collective = options.collective;
     result.measurement.op = options.op;
-    result.measurement.root = options.collective == Collective::kBroadcast ? options.root : -1;
+    result.measurement.root = has_root(options.collective) ? options.root : -1;
     result.measurement.ranks = communicator.size();
     result.measurement.backend = communicator.backend();
     for (const OverlapRow& row : result.overlap) {
@@ -395,7 +405,7 @@ int run_measure(MeasureFlags flags, const Context& context) {
     refuse("no operation to measure",
            "OP",
            "",
-           "all_reduce, reduce_scatter, all_gather, broadcast or sendrecv",
+           "all_reduce, reduce_scatter, all_gather, broadcast, reduce, all_to_all or sendrecv",
            "Example: stretto measure all_reduce -b 8 -e 128M -f 2");
   }
   const MeasureOptions options = measure_options(flags);
@@ -449,11 +459,12 @@ void add_sweep(CLI::App& app, MeasureFlags& flags) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->expected(1)
       ->type_name("OP|FILE");
-  app.add_option("-r,--root", flags.root, "Of broadcast (default 0)")
+  app.add_option("-r,--root", flags.root, "Of broadcast and reduce (default 0)")
       ->check(CLI::Range(0, 1 << 20))
       ->type_name("RANK");
-  app.add_option(
-         "--algorithm", flags.algorithms, "auto (default), direct, ring; several with commas")
+  app.add_option("--algorithm",
+                 flags.algorithms,
+                 "auto (default), direct, ring...; several with commas, or all that can do it")
       ->type_name("NAME");
   app.add_option("--buffers",
                  flags.buffers,
@@ -516,7 +527,8 @@ void add_how(CLI::App& app, MeasureFlags& flags) {
 Action add_measure(CLI::App& app) {
   app.description("Measures a collective as NCCL tests do, and the machine's links behind it");
   app.footer(
-      "OP: all_reduce, reduce_scatter, all_gather, broadcast, sendrecv. Sizes are of the whole "
+      "OP: all_reduce, reduce_scatter, all_gather, broadcast, reduce, all_to_all, sendrecv. Sizes "
+      "are of the whole "
       "tensor, K = 1024.\nFlags and columns are those of NCCL tests; -n are iterations here, and "
       "--ranks (-g) starts ranks.\n\n"
       "Examples:\n"

@@ -70,17 +70,23 @@ std::string head(const MeasureResult& result) {
     size_note =
         fmt::format("# size and count: the whole tensor; each rank's part is a {}-th of it\n",
                     measurement.ranks);
+  } else if (measurement.collective == Collective::kAllToAll) {
+    size_note = "# size and count: what a rank sends in all, a block to each rank and itself\n";
   } else if (measurement.collective == Collective::kSendRecv) {
     size_note = "# every rank sends to the next and receives from the one before, at once\n";
   }
   return fmt::format(
-             "# {}, {} {} on {}{}; in place\n"
+             "# {}, {} {} on {}{}; {}\n"
              "# times: median of the samples, {}; +-%: 95 % confidence interval of that median\n",
              to_string(measurement.collective),
              measurement.ranks,
              measurement.ranks == 1 ? "rank" : "ranks",
              measurement.backend,
              result.emulated.empty() ? "" : ", network emulated: " + result.emulated,
+             measurement.collective == Collective::kAllToAll ||
+                     measurement.collective == Collective::kSendRecv
+                 ? "out of place"
+                 : "in place",
              result.one_clock ? "from the last rank's start to the last rank's end"
                               : over_ranks(result.over_ranks)) +
          size_note;

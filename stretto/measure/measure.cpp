@@ -35,6 +35,8 @@ void check(const Communicator& communicator, const MeasureOptions& options) {
     case Collective::kReduceScatter:
     case Collective::kAllGather:
     case Collective::kBroadcast:
+    case Collective::kReduce:
+    case Collective::kAllToAll:
       break;
     case Collective::kSendRecv:
       if (communicator.size() < 2) {
@@ -45,7 +47,7 @@ void check(const Communicator& communicator, const MeasureOptions& options) {
       refuse("this collective cannot be measured",
              "collective",
              std::string(to_string(options.collective)),
-             "all_reduce, reduce_scatter, all_gather, broadcast or send_recv");
+             "all_reduce, reduce_scatter, all_gather, broadcast, reduce, all_to_all or send_recv");
   }
   if (options.sizes.empty() || options.algorithms.empty() || options.dtypes.empty() ||
       options.buffers.empty()) {
@@ -159,7 +161,11 @@ std::vector<MeasuredRow> rows_of(const Communicator& communicator, const Measure
         for (const Bytes size : options.sizes) {
           const auto element = static_cast<std::int64_t>(size_of(dtype));
           MeasuredRow row;
-          row.count = static_cast<std::size_t>(std::max<std::int64_t>(1, size.count() / element));
+          // Blocks of all_to_all are of equal length.
+          const std::int64_t unit =
+              options.collective == Collective::kAllToAll ? communicator.size() : 1;
+          const std::int64_t units = std::max<std::int64_t>(1, size.count() / element / unit);
+          row.count = static_cast<std::size_t>(units * unit);
           row.size = Bytes(element) * static_cast<std::int64_t>(row.count);
           row.algorithm = algorithm;
           row.dtype = dtype;
@@ -195,6 +201,10 @@ void finish_row(Communicator& communicator,
 
 std::string_view to_string(Buffers buffers) noexcept {
   return buffers == Buffers::kArena ? "arena" : "private";
+}
+
+bool has_root(Collective collective) noexcept {
+  return collective == Collective::kBroadcast || collective == Collective::kReduce;
 }
 
 double bus_factor(Collective collective, int ranks) noexcept {
@@ -234,7 +244,7 @@ Measurement measure(Communicator& communicator, const MeasureOptions& options) {
   measurement.rows = detail::rows_of(communicator, options);
   measurement.collective = options.collective;
   measurement.op = options.op;
-  measurement.root = options.collective == Collective::kBroadcast ? options.root : -1;
+  measurement.root = has_root(options.collective) ? options.root : -1;
   measurement.ranks = communicator.size();
   measurement.backend = communicator.backend();
   for (const Buffers kind : options.buffers) {

@@ -29,11 +29,12 @@ enum class OverRanks : std::uint8_t { kRank0, kMean, kLeast, kMost };
 
 /// What is measured: every size with every algorithm, type and kind of buffers.
 struct MeasureOptions {
-  /// all_reduce, reduce_scatter, all_gather, broadcast, or send_recv: every rank sends to the next
-  /// and receives from the one before.
+  /// all_reduce, reduce_scatter, all_gather, broadcast, reduce, all_to_all, or send_recv: every
+  /// rank sends to the next and receives from the one before.
   Collective collective = Collective::kAllReduce;
   /// Of the whole tensor on each rank, of reduce_scatter and all_gather too (as NCCL tests count);
-  /// of send_recv the message. Rounded down to whole elements, to one at least.
+  /// of send_recv the message, of all_to_all what a rank sends in all, to itself too. Rounded down
+  /// to whole elements (all_to_all: to as many for each rank), to one at least.
   std::vector<Bytes> sizes;
   std::vector<Algorithm> algorithms = {Algorithm::kAuto};
   std::vector<DType> dtypes = {DType::kF32};
@@ -85,6 +86,9 @@ struct Measurement {
   /// Mean over the rows, as NCCL tests print it.
   [[nodiscard]] BytesPerSecond mean_bus_bandwidth() const noexcept;
 };
+
+/// broadcast and reduce.
+[[nodiscard]] bool has_root(Collective collective) noexcept;
 
 /// Bus bandwidth over algorithm bandwidth, as NCCL tests define it: what each rank's link carries
 /// of a tensor, so that numbers of different rank counts compare. 2(P-1)/P for all_reduce, (P-1)/P

@@ -17,7 +17,7 @@ std::size_t stride_of(Bytes size) noexcept {
 }
 
 int buffers_of(Collective collective) noexcept {
-  return collective == Collective::kSendRecv ? 2 : 1;
+  return collective == Collective::kSendRecv || collective == Collective::kAllToAll ? 2 : 1;
 }
 
 }  // namespace
@@ -85,6 +85,12 @@ void Subject::start(int copy, Progress progress) {
     case Collective::kBroadcast:
       works_.push_back(communicator_.broadcast(view, options_.root, call));
       return;
+    case Collective::kReduce:
+      works_.push_back(communicator_.reduce(view, options_.root, options_.op, call));
+      return;
+    case Collective::kAllToAll:
+      works_.push_back(communicator_.all_to_all(view, received(copy), call));
+      return;
     default: {  // send_recv: measure() has refused all else
       const int ranks = communicator_.size();
       const int rank = communicator_.rank();
@@ -143,6 +149,7 @@ std::int64_t Subject::check() {
       break;
     }
     case Collective::kSendRecv:
+    case Collective::kAllToAll:
       fill_input(received(0), ranks);
       fill_input(view, rank);
       break;
@@ -171,6 +178,18 @@ std::int64_t Subject::check() {
     case Collective::kBroadcast:
       wrong = count_wrong_copies(view, options_.root);
       break;
+    case Collective::kReduce:
+      wrong = rank == options_.root ? count_wrong_sums(view, options_.op, ranks) : 0;
+      break;
+    case Collective::kAllToAll: {
+      const std::size_t block = view.count / static_cast<std::size_t>(ranks);
+      for (std::size_t from = 0; from < static_cast<std::size_t>(ranks); ++from) {
+        wrong += count_wrong_copies(received(0).slice(from * block, (from + 1) * block),
+                                    static_cast<int>(from),
+                                    static_cast<std::size_t>(rank) * block);
+      }
+      break;
+    }
     default:
       wrong = count_wrong_copies(received(0), (rank + ranks - 1) % ranks);
   }

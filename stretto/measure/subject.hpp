@@ -50,7 +50,7 @@ class Subject {
 
  private:
   [[nodiscard]] BufferView data(int copy) const noexcept;
-  [[nodiscard]] BufferView received(int copy) const noexcept;  ///< Of send_recv.
+  [[nodiscard]] BufferView received(int copy) const noexcept;  ///< Of send_recv and all_to_all.
 
   Communicator& communicator_;
   const MeasureOptions& options_;

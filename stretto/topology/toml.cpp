@@ -23,11 +23,48 @@ constexpr std::int64_t kMostDevices = 1024;
 /// A document nested deeper is no topology, and the parser would recurse.
 constexpr std::size_t kMostBrackets = 64 * 1024;
 
+/// Characters beyond ASCII make toml++ 3.3 leave the defined (is_non_ascii_horizontal_whitespace()
+/// ends in "unreachable" for most of them): in comments they are replaced, elsewhere refused.
+std::string only_ascii(std::string_view text, std::string_view where) {
+  std::string result(text);
+  char quoted = 0;
+  bool comment = false;
+  std::size_t line = 1;
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    const char c = result[i];
+    if (c == '\n') {
+      quoted = 0;
+      comment = false;
+      ++line;
+      begin = i + 1;
+    } else if (static_cast<unsigned char>(c) >= 0x80) {
+      if (!comment) {
+        throw Error(ErrorCode::kParse,
+                    {"a character that is not ASCII",
+                     fmt::format("{}:{}:{}", where, line, i - begin + 1),
+                     "",
+                     "ASCII, but for comments",
+                     ""});
+      }
+      result[i] = '?';
+    } else if (quoted != 0) {
+      quoted = c == quoted ? '\0' : quoted;
+    } else if (c == '"' || c == '\'') {
+      quoted = comment ? '\0' : c;
+    } else if (c == '#') {
+      comment = true;
+    }
+  }
+  return result;
+}
+
 class Document {
  public:
   Document(std::string_view text, std::string_view where) : where_(where) {
+    const std::string ascii = only_ascii(text, where);
     try {
-      root_ = toml::parse(text, where_);
+      root_ = toml::parse(ascii, where_);
     } catch (const toml::parse_error& error) {
       fail(error.source(), std::string(error.description()), "", "TOML");
     }

@@ -122,11 +122,16 @@ TEST(Measure, EveryCollectiveAlgorithmTypeAndMemoryIsTimedAndRight) {
                                       Collective::kReduceScatter,
                                       Collective::kAllGather,
                                       Collective::kBroadcast,
+                                      Collective::kReduce,
+                                      Collective::kAllToAll,
                                       Collective::kSendRecv}) {
     SCOPED_TRACE(to_string(collective));
     const auto results = on_ranks<Measurement>(3, [&](Communicator& communicator) {
       MeasureOptions options = quick(collective);
-      options.algorithms = {Algorithm::kAuto, Algorithm::kRing};
+      const bool ring = collective == Collective::kAllReduce ||
+                        collective == Collective::kReduceScatter ||
+                        collective == Collective::kAllGather;
+      options.algorithms = {Algorithm::kAuto, ring ? Algorithm::kRing : Algorithm::kDirect};
       options.dtypes = {DType::kF32, DType::kBF16, DType::kI64};
       options.buffers = {Buffers::kArena, Buffers::kPrivate};
       options.root = 1;

@@ -78,6 +78,15 @@ TEST(TopologyToml, ErrorsSayLineAndColumnAndWhatWasMeant) {
   EXPECT_EQ(parse_failure(text + "ranks = [[0, 1, 2, 3]]\n").detail().expected, "8 places");
 }
 
+TEST(TopologyToml, OnlyCommentsMayBeMoreThanAscii) {
+  EXPECT_EQ(
+      topology_from_toml("# 四台主机、八卡\n" + std::string(kTwoHosts) + "# \"é\n", "t").places(),
+      8);
+  EXPECT_EQ(parse_failure("hosts = 2\nname = \"# 节点\"\n").detail().where, "t.toml:2:11");
+  // What a fuzzer found: toml++ 3.3 takes U+FEFD for impossible.
+  EXPECT_EQ(parse_failure("Z\xef\xbb\xbd").code(), ErrorCode::kParse);
+}
+
 TEST(NcclTopology, HasGpusBySocketTheirLinksAndTheNetwork) {
   const Topology topology =
       topology_from_nccl_xml(corpus_file("nccl_topology/dgx.txt"), "topo.xml");
