@@ -244,8 +244,13 @@ class Measure(CliTest):
 
     def test_the_machine_is_a_file_that_plan_takes(self):
         machine = self.directory / "measured.json"
-        measured = self.result(self.measure("all_reduce", *self.QUICK, "--emulate", "4@1Gbit/s,50us",
-                                            "-o", machine, "--json"))
+        for _ in range(3):
+            done = self.measure("all_reduce", *self.QUICK, "--emulate", "4@1Gbit/s,50us", "-o", machine, "--json")
+            if "cannot keep up" not in done.stdout:
+                break
+        else:
+            self.skipTest("this host was too busy for an emulated machine, three times")
+        measured = self.result(done)
         self.assertEqual([str(machine)], measured["files"])
         written = json.loads(machine.read_text())
         self.assertEqual(written, measured["machine"])
