@@ -431,6 +431,7 @@ void Engine::fail_all(const Error& reason) noexcept {
 }
 
 void Engine::abort(const Error& reason, std::uint32_t step, std::uint32_t bucket) noexcept {
+  transport_->explain(reason.detail());
   transport_->abort(reason.code(), step, bucket);
   callers_.fetch_add(1, std::memory_order_seq_cst);
   {

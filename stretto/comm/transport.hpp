@@ -96,6 +96,9 @@ class Transport {
   [[nodiscard]] virtual bool aborted() const noexcept = 0;
   /// Tells all ranks, present and to come, that the job is over.
   virtual void abort(ErrorCode code, std::uint32_t step, std::uint32_t bucket) noexcept = 0;
+  /// Before abort(): what peers are to read as the reason. A transport without room for words tells
+  /// the code alone.
+  virtual void explain(const ErrorDetail& /*reason*/) noexcept {}
 
   [[nodiscard]] virtual EmulationStatistics emulation_statistics() const noexcept { return {}; }
 };

@@ -2,6 +2,7 @@
 #include "stretto/run/session.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <numeric>
 #include <random>
@@ -19,9 +20,9 @@ namespace {
 
 std::vector<TensorSpec> model() {
   std::vector<TensorSpec> tensors;
-  const std::int64_t sizes[] = {10, 2000, 1, 0, 1500, 777, 64, 4096, 3};
+  constexpr auto kSizes = std::to_array<std::int64_t>({10, 2000, 1, 0, 1500, 777, 64, 4096, 3});
   int number = 0;
-  for (const std::int64_t size : sizes) {
+  for (const std::int64_t size : kSizes) {
     tensors.push_back({"t" + std::to_string(number++), DType::kF32, {size}});
   }
   tensors.push_back({"half", DType::kBF16, {300}});
@@ -94,10 +95,10 @@ TEST(Session, EveryPlanAndScheduleGivesTheBitsOfTheSerialOne) {
     run_ranks(as, 3, test_options(), [](Communicator& communicator) {
       constexpr std::uint32_t kSteps = 3;
       const auto expected = serial_steps(communicator, kSteps);
-      const Plan plans[] = {single_bucket_plan(model()),
-                            ddp_plan(model(), Bytes(8192), Bytes(1024)),
-                            uniform_plan(model(), Bytes(1000)),
-                            uniform_plan(model(), Bytes(5000), false)};
+      const std::vector<Plan> plans = {single_bucket_plan(model()),
+                                       ddp_plan(model(), Bytes(8192), Bytes(1024)),
+                                       uniform_plan(model(), Bytes(1000)),
+                                       uniform_plan(model(), Bytes(5000), false)};
       for (const Plan& plan : plans) {
         for (const Schedule schedule : {Schedule::kSerial, Schedule::kOverlap}) {
           for (const int streams : {0, 1, 3}) {
@@ -282,6 +283,7 @@ TEST(Session, NeverReadyNamesTheTensorOnItsRankAndFailsTheOthersAlike) {
                   ErrorCode::kNeverReady);
         EXPECT_NE(what.find("rank 1"), std::string::npos) << what;
         EXPECT_NE(what.find("step 1"), std::string::npos) << what;
+        EXPECT_NE(what.find("'t5'"), std::string::npos) << what;  // in rank 1's words
       }
       EXPECT_EQ(code_of([&] { session.finish(); }),
                 ErrorCode::kInvalidArgument);  // broken, and says so

@@ -69,12 +69,18 @@ struct ControlPage {
   alignas(64) std::atomic<std::uint32_t> left;  ///< 1: the communicator was closed in good order.
   /// Rank 0's only: why the job is over; 0 = it is not. The first writer wins.
   std::atomic<std::uint64_t> abort_word;
+  /// Why this rank gave up: an ErrorDetail's message, found, expected and help, each ended by a
+  /// zero. Written once, before the abort word that names this rank; empty if there was nothing to
+  /// say.
+  std::atomic<std::uint32_t> abort_text_taken;
+  std::array<char, 1536> abort_text;
   /// Emulated machines: the outgoing and incoming link of the group this rank leads, per level
   /// above the innermost.
   alignas(64) std::array<SharedBusyTime, kMaxLevels> group_egress;
   std::array<SharedBusyTime, kMaxLevels> group_ingress;
 };
-static_assert(sizeof(ControlPage) <= kPageBytes);
+inline constexpr std::size_t kControlBytes = 2 * kPageBytes;
+static_assert(sizeof(ControlPage) <= kControlBytes);
 
 /// Where things are in a segment.
 struct SegmentLayout {
@@ -82,7 +88,7 @@ struct SegmentLayout {
   std::size_t heap_bytes = 0;
 
   [[nodiscard]] std::size_t heap_begin() const noexcept {
-    const std::size_t channels = kPageBytes + ranks * sizeof(Channel);
+    const std::size_t channels = kControlBytes + ranks * sizeof(Channel);
     return (channels + kPageBytes - 1) / kPageBytes * kPageBytes;
   }
   [[nodiscard]] std::size_t total_bytes() const noexcept { return heap_begin() + heap_bytes; }
@@ -97,7 +103,7 @@ struct SegmentView {
     return *reinterpret_cast<ControlPage*>(base);
   }
   [[nodiscard]] Channel& channel_from(int rank) const noexcept {
-    return *reinterpret_cast<Channel*>(base + kPageBytes +
+    return *reinterpret_cast<Channel*>(base + kControlBytes +
                                        static_cast<std::size_t>(rank) * sizeof(Channel));
   }
 };

@@ -64,6 +64,7 @@ class ShmTransport final : public Transport {
     return (*world_.segments)[0].control().abort_word.load(std::memory_order_seq_cst) != 0;
   }
   void abort(ErrorCode code, std::uint32_t step, std::uint32_t bucket) noexcept override;
+  void explain(const ErrorDetail& reason) noexcept override;
   [[nodiscard]] EmulationStatistics emulation_statistics() const noexcept override;
 
  private:

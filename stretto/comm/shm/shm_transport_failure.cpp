@@ -2,6 +2,8 @@
 // How ShmTransport learns that ranks are gone or have given up, and tells them.
 #include <algorithm>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include <poll.h>
 
@@ -16,6 +18,30 @@ std::uint64_t pack_abort(ErrorCode code, int rank, std::uint32_t step, std::uint
   return (static_cast<std::uint64_t>(code) + 1) << 56 |
          static_cast<std::uint64_t>(rank & 0xff) << 48 |
          std::min<std::uint64_t>(bucket, kNoBucket16) << 32 | step;
+}
+
+using AbortText = decltype(ControlPage::abort_text);
+
+// As much as there is room for.
+void pack_text(const ErrorDetail& reason, AbortText& text) noexcept {
+  std::size_t at = 0;
+  for (const std::string* part : {&reason.message, &reason.found, &reason.expected, &reason.help}) {
+    const std::size_t most = text.size() - 1 - at;
+    const std::size_t length = std::min(part->size(), most);
+    std::copy_n(part->data(), length, text.data() + at);
+    at = std::min(at + length + 1, text.size() - 1);
+  }
+}
+
+ErrorDetail unpack_text(const AbortText& text) {
+  ErrorDetail detail;
+  std::size_t at = 0;
+  for (std::string* part : {&detail.message, &detail.found, &detail.expected, &detail.help}) {
+    const std::string_view rest(text.data() + at, text.size() - at);
+    *part = rest.substr(0, rest.find('\0'));
+    at = std::min(at + part->size() + 1, text.size() - 1);
+  }
+  return detail;
 }
 
 }  // namespace
@@ -43,12 +69,19 @@ void ShmTransport::check_peers() {
     if (bucket != kNoBucket16) {
       where += ", bucket " + std::to_string(bucket);
     }
-    throw Error(code,
-                {code == ErrorCode::kPeerLost ? "a rank is lost" : "another rank stopped the job",
-                 where,
-                 "",
-                 "",
-                 code == ErrorCode::kPeerLost ? "" : "Its own message says why."});
+    // Of a rank that is lost, others speak; of one that gave up, itself.
+    ErrorDetail detail;
+    if (code == ErrorCode::kPeerLost) {
+      detail.message = "a rank is lost";
+    } else {
+      detail = unpack_text((*world_.segments)[rank].control().abort_text);
+      if (detail.message.empty()) {
+        detail.message = "another rank stopped the job";
+        detail.help = "Its own message says why.";
+      }
+    }
+    detail.where = std::move(where);
+    throw Error(code, std::move(detail));
   }
   for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
     Peer& other = peer(rank);
@@ -111,6 +144,13 @@ std::string ShmTransport::waiting_for() const {
     }
   }
   return ranks.empty() ? "any rank" : ranks;
+}
+
+void ShmTransport::explain(const ErrorDetail& reason) noexcept {
+  ControlPage& control = (*world_.segments)[static_cast<std::size_t>(world_.rank)].control();
+  if (control.abort_text_taken.exchange(1, std::memory_order_relaxed) == 0) {
+    pack_text(reason, control.abort_text);
+  }
 }
 
 void ShmTransport::abort(ErrorCode code, std::uint32_t step, std::uint32_t bucket) noexcept {
