@@ -40,9 +40,11 @@ if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
 endif()
 
 # ccache, when there is one. It refuses precompiled headers unless it is told that they hold neither
-# defines nor times that matter.
+# defines nor times that matter. Nor does it matter in which folder one builds: a wheel is then made of
+# what the build of the tests has compiled.
 find_program(STRETTO_CCACHE ccache)
 if(STRETTO_CCACHE AND PROJECT_IS_TOP_LEVEL AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
-                                  CCACHE_SLOPPINESS=pch_defines,time_macros ${STRETTO_CCACHE})
+                                  CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_NOHASHDIR=1
+                                  ${STRETTO_CCACHE})
 endif()

@@ -51,3 +51,17 @@ function(stretto_python_test folder)
     set_tests_properties(${folder}.${name} PROPERTIES TIMEOUT ${STRETTO_TEST_TIMEOUT_S} LABELS ${folder})
   endforeach()
 endfunction()
+
+# stretto_pytest(NAME RANKS FILE...): tests of the Python package, on so many ranks (0: in one process). Where
+# torch is missing they end with 5, and are skipped.
+function(stretto_pytest name ranks)
+  list(TRANSFORM ARGN PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/python/ OUTPUT_VARIABLE files)
+  set(command ${Python_EXECUTABLE} -m pytest -q -p no:cacheprovider ${files})
+  if(ranks GREATER 0)
+    set(command $<TARGET_FILE:stretto_cli> run -n ${ranks} -- ${command})
+  endif()
+  add_test(NAME python.${name} COMMAND ${command})
+  # One after the other, for they start ranks that need the processors.
+  set_tests_properties(python.${name} PROPERTIES ENVIRONMENT PYTHONPATH=${PROJECT_BINARY_DIR}/python LABELS python
+                       RUN_SERIAL TRUE TIMEOUT 300 SKIP_RETURN_CODE 5)
+endfunction()

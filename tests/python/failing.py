@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One rank of a job in which something goes wrong."""
+
+import datetime
+import json
+import os
+import signal
+import time
+
+import torch
+import torch.distributed as dist
+
+import stretto
+import stretto.torch
+
+
+class Bad(torch.autograd.Function):
+    """Backward raises, if it is told to."""
+
+    raises = False
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        if Bad.raises:
+            raise ValueError("a bug in a layer")
+        return gradient
+
+
+class Model(torch.nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.first = torch.nn.Linear(6, width)
+        self.second = torch.nn.Linear(width, 6)
+        self.third = torch.nn.Linear(6, 6)
+
+    def forward(self, x, skip=False):
+        x = self.second(Bad.apply(self.first(x)))
+        return x if skip else self.third(x)
+
+
+def step(model, **options):
+    model(torch.randn(4, 6), **options).sum().backward()
+
+
+def run(how, backend, rank):
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    if backend == "process_group":
+        dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60))
+    width = 7 + rank if how == "shapes" else 8
+    options = {"find_unused_parameters": rank == 1} if how == "options" else {}
+    model = stretto.torch.DDP(Model(width), backend=backend, timeout_s=30, **options)
+    if not how.endswith("_first"):
+        for _ in range(3):
+            step(model)
+    how = how.removesuffix("_first")
+    if how == "killed" and rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if how == "left" and rank == 1:
+        return "left"
+    Bad.raises = how == "backward_raises" and rank == 1
+    step(model, skip=how == "unused" and rank == 1)
+    step(model)
+    return "went on"
+
+
+def main(how, backend, folder, environment):
+    """Leaves what this rank saw in `folder`/seenRANK.json."""
+    os.environ.update(environment)
+    rank = int(environment["RANK"])
+    begin = time.monotonic()
+    seen = {"rank": rank}
+    try:
+        seen["outcome"] = run(how, backend, rank)
+    except stretto.Error as error:
+        seen.update(outcome="error", type=type(error).__name__, code=error.code, text=str(error))
+    except ValueError as error:
+        seen.update(outcome="error", type="ValueError", text=str(error))
+    seen["seconds"] = time.monotonic() - begin
+    file = os.path.join(folder, f"seen{rank}.json")
+    with open(file + ".part", "w", encoding="utf-8") as out:
+        json.dump(seen, out)
+    os.rename(file + ".part", file)
+    # A rank that goes at once would hide from the others why it went: they would see only that it did.
+    deadline = time.monotonic() + 25
+    others = [r for r in range(int(environment["WORLD_SIZE"])) if not (how == "killed" and r == 1)]
+    while how != "left" and time.monotonic() < deadline:
+        if all(os.path.exists(os.path.join(folder, f"seen{r}.json")) for r in others):
+            break
+        time.sleep(0.02)
+    os._exit(0)

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What goes wrong on one rank is a typed error on all of them, soon, that names rank and parameter."""
+
+import json
+import multiprocessing
+import socket
+
+import pytest
+
+pytest.importorskip("torch", reason="needs PyTorch")
+
+import failing
+
+# Far below any time-out (30 s and more) that is not the error itself.
+SOON_S = 20
+
+
+@pytest.fixture(scope="module")
+def starter():
+    """Starts processes that have imported torch already."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["failing"])
+    return context
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def outcomes(starter, how, backend, folder, ranks=2):
+    port = str(free_port())
+    rendezvous = folder / "rendezvous"
+    rendezvous.mkdir(mode=0o700)
+    processes = []
+    for rank in range(ranks):
+        environment = {
+            "STRETTO_RANK": str(rank),
+            "STRETTO_WORLD_SIZE": str(ranks),
+            "STRETTO_RENDEZVOUS": str(rendezvous),
+            "RANK": str(rank),
+            "WORLD_SIZE": str(ranks),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": port,
+        }
+        processes.append(starter.Process(target=failing.main, args=(how, backend, str(folder), environment)))
+        processes[-1].start()
+    for process in processes:
+        process.join(60)
+        if process.is_alive():
+            process.kill()
+            process.join()
+    seen = {}
+    for rank in range(ranks):
+        file = folder / f"seen{rank}.json"
+        if file.exists():
+            seen[rank] = json.loads(file.read_text())
+            assert seen[rank]["seconds"] < SOON_S, seen[rank]
+    assert seen, "no rank said anything: " + str([process.exitcode for process in processes])
+    return seen
+
+
+BOTH = pytest.mark.parametrize("backend", ["shm", "process_group"])
+
+
+@BOTH
+def test_models_of_different_shapes(starter, backend, tmp_path):
+    seen = outcomes(starter, "shapes", backend, tmp_path)
+    for rank in (0, 1):
+        assert seen[rank]["type"] == "Mismatch", seen
+        assert "rank 1" in seen[rank]["text"] and "first.weight" in seen[rank]["text"]
+        assert "[8, 6]" in seen[rank]["text"] and "[7, 6]" in seen[rank]["text"]
+
+
+def test_different_options(starter, tmp_path):
+    seen = outcomes(starter, "options", "shm", tmp_path)
+    for rank in (0, 1):
+        assert seen[rank]["type"] == "Mismatch", seen
+        assert "find_unused_parameters=True" in seen[rank]["text"]
+
+
+@BOTH
+@pytest.mark.parametrize("when", ["", "_first"])
+def test_unused_without_permission(starter, backend, when, tmp_path):
+    seen = outcomes(starter, "unused" + when, backend, tmp_path)
+    for rank in (0, 1):
+        assert seen[rank]["type"] == "NeverReady", seen
+        assert "third.weight" in seen[rank]["text"] and "rank 1" in seen[rank]["text"]
+        assert "find_unused_parameters=True" in seen[rank]["text"]
+
+
+@BOTH
+@pytest.mark.parametrize("when", ["", "_first"])
+def test_exception_in_backward(starter, backend, when, tmp_path):
+    seen = outcomes(starter, "backward_raises" + when, backend, tmp_path)
+    assert seen[1]["type"] == "ValueError" and seen[1]["text"] == "a bug in a layer"
+    assert seen[0]["outcome"] == "error", seen
+    assert "rank 1" in seen[0]["text"], seen
+    assert "backward raised an exception" in seen[0]["text"], seen
+    assert "'second." in seen[0]["text"], seen  # the last gradient before it
+
+
+@BOTH
+def test_killed_rank(starter, backend, tmp_path):
+    seen = outcomes(starter, "killed", backend, tmp_path)
+    assert 1 not in seen
+    assert seen[0]["type"] == "PeerLost", seen
+    if backend == "shm":
+        assert "rank 1" in seen[0]["text"]
+
+
+def test_killed_rank_of_three(starter, tmp_path):
+    seen = outcomes(starter, "killed", "shm", tmp_path, ranks=3)
+    for rank in (0, 2):
+        assert seen[rank]["type"] == "PeerLost" and "rank 1" in seen[rank]["text"], seen
+
+
+def test_rank_that_leaves(starter, tmp_path):
+    seen = outcomes(starter, "left", "shm", tmp_path)
+    assert seen[0]["type"] == "PeerLost" and "rank 1" in seen[0]["text"], seen
