@@ -4,7 +4,6 @@
 #include <sstream>
 
 #include <nanobind/ndarray.h>
-#include <nanobind/operators.h>
 
 #include "bindings.hpp"
 #include "stretto/data/machine.hpp"
@@ -98,7 +97,12 @@ void bind_plan(nb::module_& module) {
       .def_prop_ro("dtype", [](const TensorSpec& self) { return to_string(self.dtype); })
       .def_prop_ro("elements", &TensorSpec::elements)
       .def_prop_ro("bytes", [](const TensorSpec& self) { return self.bytes().count(); })
-      .def(nb::self == nb::self, nb::sig("def __eq__(self, other: object) -> bool"))
+      .def(
+          "__eq__",
+          [](const TensorSpec& self, const nb::object& other) {
+            return nb::isinstance<TensorSpec>(other) && self == nb::cast<const TensorSpec&>(other);
+          },
+          nb::sig("def __eq__(self, other: object) -> bool"))
       .def("__repr__", [](const TensorSpec& self) {
         return "<TensorSpec " + self.name + ", " + format(self.bytes()) + ">";
       });
@@ -128,7 +132,12 @@ void bind_plan(nb::module_& module) {
       .def_prop_ro("dtype", [](const Bucket& self) { return to_string(self.dtype); })
       .def_prop_ro("algorithm", [](const Bucket& self) { return to_string(self.algorithm); })
       .def_prop_ro("bytes", [](const Bucket& self) { return self.bytes().count(); })
-      .def(nb::self == nb::self, nb::sig("def __eq__(self, other: object) -> bool"))
+      .def(
+          "__eq__",
+          [](const Bucket& self, const nb::object& other) {
+            return nb::isinstance<Bucket>(other) && self == nb::cast<const Bucket&>(other);
+          },
+          nb::sig("def __eq__(self, other: object) -> bool"))
       .def("__repr__",
            [](const Bucket& self) { return "<Bucket of " + format(self.bytes()) + ">"; });
 

@@ -147,7 +147,7 @@ std::string ShmTransport::waiting_for() const {
 }
 
 void ShmTransport::explain(const ErrorDetail& reason) noexcept {
-  ControlPage& control = (*world_.segments)[static_cast<std::size_t>(world_.rank)].control();
+  ControlPage& control = (*world_.segments)[world_.rank].control();
   if (control.abort_text_taken.exchange(1, std::memory_order_relaxed) == 0) {
     pack_text(reason, control.abort_text);
   }
