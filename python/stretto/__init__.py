@@ -33,6 +33,7 @@ from ._core import (
     Timeline,
     __version__,
 )
+from ._measure import Measurement, measure
 from .errors import (
     BackendError,
     Error,
@@ -57,6 +58,7 @@ __all__ = [
     "Error",
     "InvalidArgument",
     "Machine",
+    "Measurement",
     "Mismatch",
     "NeverReady",
     "ParseError",
@@ -225,13 +227,10 @@ def simulate(
     )
 
 
-def measure(*_args: object, **_kwargs: object) -> Machine:
-    """Not in this version: raises Unavailable."""
-    raise Unavailable("this version cannot measure a machine from Python", "stretto.measure", "", "", "Pass a preset or a spec like '4@5Gbit/s,50us' as machine.")
-
-
 def tune(*_args: object, **_kwargs: object) -> None:
     """Not in this version: raises Unavailable."""
-    raise Unavailable("this version has no tuner", "stretto.tune", "", "", "stretto.plan() finds the buckets for a machine.")
+    raise Unavailable(
+        "this version has no tuner", "stretto.tune", help="stretto.plan() finds the buckets for a machine."
+    )
 
 

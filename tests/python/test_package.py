@@ -135,6 +135,15 @@ def test_errors_are_also_what_python_has_for_them():
     assert issubclass(stretto.Timeout, TimeoutError)
 
 
+def test_measure():
+    found = stretto.measure("all_reduce", max_bytes="64K", arguments=("--budget", "100ms"))
+    assert [row["wrong"] for row in found.rows] == [0] * len(found.rows)
+    assert found.machine is not None and found.machine.ranks == 2 and found.machine.basis == "measured"
+    assert stretto.plan("resnet50", found.machine).ranks == 2
+    with pytest.raises(stretto.InvalidArgument):
+        stretto.measure("all_to_none")
+
+
 def test_the_program():
     assert program("--version").stdout.strip() == f"stretto {stretto.__version__}"
     assert program("analize").returncode == 2
