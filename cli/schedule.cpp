@@ -61,10 +61,11 @@ void ScheduleOptions::add_to(CLI::App& app) {
   app.add_option("--plan", plan, "Buckets from this file (see --save-plan)")
       ->excludes(by_rule)
       ->type_name("FILE");
-  app.add_option("--algorithm",
-                 algorithm,
-                 "direct (default: equal weights for every schedule), auto (the cheapest on the "
-                 "machine) or another: ring, halving_doubling, hierarchical...")
+  app.add_option(
+         "--algorithm",
+         algorithm,
+         "direct (default: equal weights for every schedule), auto (the cheapest on the "
+         "machine; without one, direct) or another: ring, halving_doubling, hierarchical...")
       ->type_name("NAME");
   app.add_option("--machine", machine, "What --algorithm auto reckons with; else --emulate's")
       ->type_name("M");
@@ -180,6 +181,14 @@ void ScheduleOptions::choose_algorithms(Communicator& communicator,
                                         const std::optional<Machine>& emulated) const {
   constexpr Bytes kMost(std::int64_t{4} << 30);
   const bool automatic = algorithm == "auto";
+  if (!machine.empty() && emulated) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {"two machines are given",
+                 "--machine",
+                 "--machine and --emulate",
+                 "one of them",
+                 "With --emulate the algorithm is chosen for the emulated machine"});
+  }
   const std::optional<Machine> found = machine_for_auto(emulated);
   if ((explain || !machine.empty()) && !(automatic && found)) {
     throw Error(
@@ -202,13 +211,16 @@ void ScheduleOptions::choose_algorithms(Communicator& communicator,
                  std::to_string(communicator.size()),
                  "Measure with as many ranks as you train with"});
   }
+  // Rank 0's: another table on another rank would be another algorithm.
+  const Machine agreed =
+      machine_from_json(broadcast_text(communicator, to_json(*found), 0), "rank 0's machine");
   AlgorithmTable table;
   for (const Collective collective : {Collective::kAllReduce, Collective::kBroadcast}) {
     const std::vector<Algorithm> algorithms = runnable_algorithms(collective);
-    const AlgorithmTable part = algorithm_table(*found, collective, algorithms, kMost);
+    const AlgorithmTable part = algorithm_table(agreed, collective, algorithms, kMost);
     table.rules.insert(table.rules.end(), part.rules.begin(), part.rules.end());
     if (explain && collective == Collective::kAllReduce && communicator.rank() == 0) {
-      std::fputs(stretto::explain(*found, part, algorithms).c_str(), stderr);
+      std::fputs(stretto::explain(agreed, part, algorithms).c_str(), stderr);
     }
   }
   communicator.use(std::move(table));

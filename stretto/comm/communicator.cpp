@@ -2,6 +2,7 @@
 #include "stretto/comm/communicator.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -24,20 +25,24 @@ namespace {
                std::move(help)});
 }
 
-void check(const detail::Call& call, int size) {
-  if (call.data.count != 0 && call.data.data == nullptr) {
-    refuse(call.kind,
+void check_memory(Collective kind, const BufferView& data) {
+  if (data.count != 0 && data.data == nullptr) {
+    refuse(kind,
            "the buffer is null",
-           "null with " + std::to_string(call.data.count) + " elements",
+           "null with " + std::to_string(data.count) + " elements",
            "memory");
   }
-  if (call.data.device.kind != DeviceKind::kCpu) {
-    refuse(call.kind,
+  if (data.device.kind != DeviceKind::kCpu) {
+    refuse(kind,
            "this backend reaches host memory only",
            "device memory",
            "host memory",
            "Copy it to the host, or use a process group for that device.");
   }
+}
+
+void check(const detail::Call& call, int size) {
+  check_memory(call.kind, call.data);
   if (call.op == ReduceOp::kMean && !is_floating(call.data.dtype) &&
       (call.kind == Collective::kAllReduce || call.kind == Collective::kReduceScatter ||
        call.kind == Collective::kReduce)) {
@@ -223,6 +228,10 @@ Work Communicator::all_to_all_v(BufferView out,
                  "auto, direct or pairwise",
                  "Use all_to_all, where they are."});
   }
+  if (options.algorithm == Algorithm::kAuto) {
+    // A table chooses by size, which differs from rank to rank here, and may choose kBruck.
+    options.algorithm = Algorithm::kDirect;
+  }
   return all_to_all_of_blocks(out, out_counts, in, in_counts, options);
 }
 
@@ -236,6 +245,17 @@ Work Communicator::all_to_all_of_blocks(BufferView out,
            "what goes out and what comes in differ in type",
            std::string(to_string(in.dtype)),
            std::string(to_string(out.dtype)));
+  }
+  check_memory(Collective::kAllToAll, in);
+  const auto overlaps = [](const BufferView& a, const BufferView& b) {
+    return a.count != 0 && b.count != 0 && std::less<>()(a.data, b.data + b.size_bytes()) &&
+           std::less<>()(b.data, a.data + a.size_bytes());
+  };
+  if (overlaps(out, in)) {
+    refuse(Collective::kAllToAll,
+           "what goes out and what comes in lie on each other",
+           "overlapping memory",
+           "two buffers");
   }
   detail::Call call{Collective::kAllToAll, out, ReduceOp::kSum, -1, options};
   call.out = blocks_of(out, out_counts, size_);

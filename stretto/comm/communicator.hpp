@@ -43,9 +43,9 @@ struct CallOptions {
   Progress progress = Progress::kBackground;
   /// Operations of one stream run one after the other in the order they were started on this rank;
   /// one overtakes its predecessors if its priority is higher or a peer has begun it already (so
-  /// that ranks with different orders cannot block each other). Broadcast, send, receive and
-  /// barrier, and tensors too small for every rank to have a part, begin at once. Without a stream:
-  /// at once.
+  /// that ranks with different orders cannot block each other). Broadcast, reduce, all_to_all,
+  /// send, receive and barrier, and tensors too small for every rank to have a part, begin at once.
+  /// Without a stream: at once.
   std::optional<std::uint32_t> stream = std::nullopt;
   /// Under Algorithm::kParameterServer: ranks 0 to servers - 1 serve a share each.
   int servers = 1;
@@ -156,7 +156,8 @@ class Communicator {
   /// @throws Error kInvalidArgument also: not divisible, lengths or types that differ.
   [[nodiscard]] Work all_to_all(BufferView out, BufferView in, CallOptions options = {});
   /// The same with blocks of any length: `out_counts[r]` elements go to rank r, and `in_counts[r]`
-  /// come from there, as many as it sends: another number is kMismatch. Not by kBruck.
+  /// come from there, as many as it sends: another number is kMismatch. kAuto is kDirect here, and
+  /// kBruck is refused.
   [[nodiscard]] Work all_to_all_v(BufferView out,
                                   std::span<const std::size_t> out_counts,
                                   BufferView in,

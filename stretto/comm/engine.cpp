@@ -67,9 +67,9 @@ Task tell_and_carry_out(Exchange& exchange, const Call& call, BufferView stage) 
 }  // namespace
 
 struct Engine::Operation final : WorkState, Group::Resumer {
-  Operation(Engine& owner, const Call& what)
+  Operation(Engine& owner, Call what)
       : engine(owner),
-        call(what),
+        call(std::move(what)),
         exchange{*owner.transport_, *this, owner.options_.rank, owner.options_.size} {
     exchange.divisor = owner.options_.size;
     exchange.groups = &owner.options_.groups;

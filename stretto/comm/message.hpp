@@ -86,7 +86,7 @@ struct Message {
   std::size_t bytes = 0;  ///< Receiving: what is expected; another size is kMismatch.
   OperationCode what = 0;
   int priority = 0;
-  std::uint32_t turn = 0;  ///< Sending: among equal priorities the lowest first, where they queue.
+  std::uint32_t turn = 0;  ///< Sending: of one operation the lowest first, where messages queue.
   bool lend = false;       ///< Sending: not to be copied, however short.
   ModelTime time = 0;      ///< Sending: not before. Received: when it arrived.
   Group* group = nullptr;

@@ -19,7 +19,8 @@ struct WorkTimes {
   Nanoseconds launched{};  ///< Handed to the communicator.
   Nanoseconds started{};   ///< Its first message was offered to a link.
   Nanoseconds ended{};     ///< Result usable.
-  /// On an emulated machine, when it ended there: `ended` without the host's being late. Else zero.
+  /// On an emulated machine, when the last message came that it depended on here: `ended` without
+  /// the host's being late. A rank that only sends depends on none. On real machines zero.
   Nanoseconds emulated_end{};
 };
 

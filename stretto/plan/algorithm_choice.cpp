@@ -29,6 +29,14 @@ std::vector<Bytes> sizes_up_to(Bytes most) {
   return sizes;
 }
 
+bool has_curve(const Machine& machine, Collective collective, Algorithm algorithm) {
+  return std::any_of(
+      machine.curves.begin(), machine.curves.end(), [&](const CollectiveCurve& curve) {
+        return curve.collective == collective && curve.algorithm == algorithm &&
+               curve.ranks == machine.ranks();
+      });
+}
+
 /// The prices that count, cheapest first.
 std::vector<AlgorithmCost> prices(const Machine& machine,
                                   Collective collective,
@@ -36,11 +44,12 @@ std::vector<AlgorithmCost> prices(const Machine& machine,
                                   Bytes size) {
   std::vector<AlgorithmCost> found;
   for (const AlgorithmCost& cost : compare_algorithms(machine, collective, size)) {
-    const bool bound =
-        cost.algorithm == Algorithm::kLeader ||
-        (cost.algorithm == Algorithm::kDoubleBinaryTree && cost.basis != Basis::kMeasured);
-    if (!bound &&
-        std::find(algorithms.begin(), algorithms.end(), cost.algorithm) != algorithms.end()) {
+    const bool measured = has_curve(machine, collective, cost.algorithm);
+    const bool bound = !measured && (cost.algorithm == Algorithm::kLeader ||
+                                     cost.algorithm == Algorithm::kDoubleBinaryTree);
+    const bool own_choice = cost.algorithm == Algorithm::kAuto && measured;
+    if (own_choice || (!bound && std::find(algorithms.begin(), algorithms.end(), cost.algorithm) !=
+                                     algorithms.end())) {
       found.push_back(cost);
     }
   }
@@ -94,18 +103,25 @@ std::string explain(const Machine& machine,
                     std::span<const Algorithm> algorithms) {
   std::string text;
   for (const AlgorithmRule& rule : table.rules) {
-    text += fmt::format("{} up to {:>9}: {} takes {} there",
+    const auto basis = [&](Algorithm algorithm) {
+      return has_curve(machine, rule.collective, algorithm) ? "measured" : "by formula";
+    };
+    text += fmt::format("{} up to {:>9}: {} takes {} there ({})",
                         to_string(rule.collective),
                         format(rule.up_to),
                         to_string(rule.algorithm),
-                        format(rule.time));
+                        format(rule.time),
+                        basis(rule.algorithm));
     const std::vector<AlgorithmCost> costs =
         prices(machine, rule.collective, algorithms, rule.up_to);
     const auto next = std::find_if(costs.begin(), costs.end(), [&](const AlgorithmCost& cost) {
       return cost.algorithm != rule.algorithm;
     });
     if (next != costs.end()) {
-      text += fmt::format(", {} would take {}", to_string(next->algorithm), format(next->time));
+      text += fmt::format(", {} would take {} ({})",
+                          to_string(next->algorithm),
+                          format(next->time),
+                          basis(next->algorithm));
     }
     text += "\n";
   }

@@ -9,13 +9,23 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "stretto/base/text.hpp"
 #include "stretto/run/plan_agreement.hpp"
 
 namespace stretto {
 namespace {
+
+std::string runnable_names() {
+  std::vector<std::string_view> names = {to_string(Algorithm::kAuto)};
+  for (const Algorithm algorithm : runnable_algorithms(Collective::kAllReduce)) {
+    names.push_back(to_string(algorithm));
+  }
+  return join(names);
+}
 
 constexpr std::uint32_t kNothing = 0xffffffffU;
 
@@ -90,7 +100,7 @@ struct Session::Impl {
                     {"no communicator runs all_reduce by that algorithm",
                      "bucket " + std::to_string(b),
                      std::string(to_string(checked.buckets[b].algorithm)),
-                     "auto, direct, ring or another that can_run() allows",
+                     runnable_names(),
                      "simulate() predicts it."});
       }
     }

@@ -16,6 +16,10 @@ int floor_lg(int ranks) {
   return static_cast<int>(std::bit_width(static_cast<unsigned>(ranks))) - 1;
 }
 
+int largest_power(int ranks) {
+  return static_cast<int>(std::bit_floor(static_cast<unsigned>(ranks)));
+}
+
 int ceil_lg(int ranks) {
   return static_cast<int>(std::bit_width(static_cast<unsigned>(ranks) - 1U));
 }
@@ -77,7 +81,7 @@ CostLine recursive_doubling_all_reduce(int ranks, LinkCost link) {
 }
 
 CostLine halving_doubling_all_reduce(int ranks, LinkCost link) {
-  const double within = others(1 << floor_lg(ranks));
+  const double within = others(largest_power(ranks));
   const double fold = power_of_two(ranks) ? 0 : 1;
   return line(
       ranks, link, 2.0 * (floor_lg(ranks) + fold), (2 + fold) * within + 2.0 * fold, within + fold);
@@ -127,14 +131,14 @@ CostLine ring_reduce_scatter(int ranks, LinkCost link) {
 }
 
 CostLine recursive_halving_reduce_scatter(int ranks, LinkCost link) {
-  const int members = 1 << floor_lg(ranks);
+  const int members = largest_power(ranks);
   const int extra = ranks - members;
   if (extra == 0) {
     return line(ranks, link, floor_lg(ranks), others(ranks), others(ranks));
   }
   double received = members - 1;
   for (int share = 2; share <= members; share *= 2) {
-    received += (extra + share - 1) / share;
+    received += std::ceil(static_cast<double>(extra) / share);
   }
   received /= ranks;
   return line(ranks, link, floor_lg(ranks) + 2, 2 + received - 1.0 / ranks, 1 + received);
@@ -161,7 +165,7 @@ CostLine binomial_broadcast(int ranks, LinkCost link) {
 }
 
 CostLine ring_broadcast(int ranks, LinkCost link) {
-  return line(ranks, link, ceil_lg(ranks) + ranks - 1.0, 2 * others(ranks), 0);
+  return line(ranks, link, floor_lg(ranks) + ranks - 1.0, 2 * others(ranks), 0);
 }
 
 Seconds pipelined_chain_broadcast(int ranks, Bytes size, LinkCost link) {
@@ -191,7 +195,7 @@ CostLine binomial_reduce(int ranks, LinkCost link) {
 }
 
 CostLine ring_reduce(int ranks, LinkCost link) {
-  return line(ranks, link, ceil_lg(ranks) + ranks - 1.0, 2 * others(ranks), others(ranks));
+  return line(ranks, link, floor_lg(ranks) + ranks - 1.0, 2 * others(ranks), others(ranks));
 }
 
 CostLine direct_all_to_all(int ranks, LinkCost link) {

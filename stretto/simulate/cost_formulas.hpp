@@ -50,7 +50,9 @@ namespace cost {
 /// Binomial reduce to one rank and binomial broadcast: 2 floor(lg P) a + ceil(lg P)(2nb + nc).
 [[nodiscard]] CostLine binomial_tree_all_reduce(int ranks, LinkCost link);
 /// Along the chain of ranks and back, in s = pipeline_segments(n) segments at the same time:
-/// 2(P-1)a + (P-2+s)(2nb/s + nc/s); two ranks send in one direction each: 2a + (1+s)nb/s. A latency
+/// 2(P-1)a + (P-2+s)(2nb/s + nc/s); two ranks send in one direction each: 2a + (1+s)nb/s + nc. At
+/// most: what comes back after the last segment has left, over high latencies, does not meet it. A
+/// latency
 /// is paid once per rank: segments are on their way one behind the other (as in LogGP, Alexandrov
 /// et al. 1995, doi:10.1145/215399.215427); where each waits for the one before it, it is
 /// (P-2+s)2a.
@@ -85,7 +87,7 @@ namespace cost {
 [[nodiscard]] CostLine direct_broadcast(int ranks, LinkCost link);
 /// floor(lg P) a + ceil(lg P) nb.
 [[nodiscard]] CostLine binomial_broadcast(int ranks, LinkCost link);
-/// Binomial scatter, then ring all_gather (van de Geijn): (ceil(lg P) + P-1)a + 2(P-1)/P nb.
+/// Binomial scatter, then ring all_gather (van de Geijn): (floor(lg P) + P-1)a + 2(P-1)/P nb.
 [[nodiscard]] CostLine ring_broadcast(int ranks, LinkCost link);
 /// (P-1)a + (P-2+s) nb/s.
 [[nodiscard]] Seconds pipelined_chain_broadcast(int ranks, Bytes size, LinkCost link);

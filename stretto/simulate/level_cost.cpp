@@ -16,8 +16,8 @@ double rank_count(Levels levels) {
   return levels.back().inside * levels.back().members;
 }
 
-double ceil_lg(int members) {
-  return std::bit_width(static_cast<unsigned>(members) - 1U);
+int floor_lg(int members) {
+  return static_cast<int>(std::bit_width(static_cast<unsigned>(members))) - 1;
 }
 
 double reduction(Levels levels) {
@@ -134,7 +134,7 @@ CostLine scatter_and_ring(Levels levels, double added) {
   CostLine sum = flat_ring(levels, 1, added);
   const double ranks = rank_count(levels);
   for (const CostLevel& level : levels) {
-    sum.latency += ceil_lg(level.members) * level.whole.latency;
+    sum.latency += floor_lg(level.members) * level.whole.latency;
     sum.seconds_per_byte +=
         level.inside * (level.members - 1) / ranks * level.whole.seconds_per_byte;
   }
@@ -170,7 +170,7 @@ cost::Pipeline double_tree(Levels levels, int directions) {
   double height = 0.0;
   for (const CostLevel& level : levels) {
     const int members = level.members - (flat && directions == 1 ? 1 : 0);
-    const int levels_of_tree = static_cast<int>(std::bit_width(static_cast<unsigned>(members))) - 1;
+    const int levels_of_tree = floor_lg(members);
     fill += levels_of_tree * level.whole.latency;
     height += levels_of_tree;
   }
@@ -215,12 +215,12 @@ CostLine leader(Levels levels) {
 /// Rounds with the ranks 1, 2, 4.. further on, and as many parts: the far ones carry most.
 CostLine bruck_all_gather(Levels levels) {
   CostLine sum;
-  const double ranks = rank_count(levels);
-  for (double distance = 1; distance < ranks; distance *= 2) {
+  const int ranks = static_cast<int>(rank_count(levels));
+  for (int distance = 1; distance < ranks; distance *= 2) {
     sum.latency += highest_latency(levels);
-    sum.seconds_per_byte += std::min(distance, ranks - distance) / ranks *
+    sum.seconds_per_byte += static_cast<double>(std::min(distance, ranks - distance)) / ranks *
                             slowest(levels, [distance](const CostLevel& level) {
-                              return std::min(distance, level.inside);
+                              return std::min(static_cast<double>(distance), level.inside);
                             });
   }
   return sum;

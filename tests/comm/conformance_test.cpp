@@ -37,6 +37,7 @@ std::vector<World> worlds() {
   const std::vector<int> sizes = {1, 2, 3, 4, 5, 6, 7, 8, 9};
 #endif
   for (const int size : sizes) {
+    // NOLINTNEXTLINE(performance-inefficient-vector-operation): a handful
     all.push_back(world(RanksAs::kThreads, size, "", test_options()));
   }
   for (const int size : {5, 7}) {

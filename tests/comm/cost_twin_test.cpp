@@ -78,7 +78,7 @@ Tolerance tolerance(const Machine& machine, Collective collective, Algorithm alg
     if (machine.levels.size() > 1) {
       return {0.7, 0.9};
     }
-    return collective == Collective::kAllReduce ? Tolerance{0.05, 0.7} : Tolerance{};
+    return collective == Collective::kAllReduce ? Tolerance{0.2, 0.7} : Tolerance{};
   }
   if (machine.levels.size() > 1) {
     // One rank may use all of its node's link here; the price is for a node of many.
@@ -87,6 +87,9 @@ Tolerance tolerance(const Machine& machine, Collective collective, Algorithm alg
     }
     const bool rooted = collective == Collective::kBroadcast || collective == Collective::kReduce;
     return rooted ? Tolerance{0.2, 0.25} : Tolerance{0.1, 0.15};  // trees in rank order again
+  }
+  if (algorithm == Algorithm::kPipelinedChain && collective == Collective::kAllReduce) {
+    return {0.3, 0.05};  // over high latencies the way back does not meet the way out: at most
   }
   const bool folded =
       algorithm == Algorithm::kRecursiveDoubling || algorithm == Algorithm::kHalvingDoubling;
@@ -155,6 +158,8 @@ INSTANTIATE_TEST_SUITE_P(Machines,
                          CostTwin,
                          ::testing::Values("2@1GB/s,50us",
                                            "3@1GB/s,50us",
+                                           "6@1GB/s,1ms",
+                                           "8@1GB/s,1ms",
                                            "4@500MB/s,100us",
                                            "5@1GB/s,20us",
                                            "8@1GB/s,20us",

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <cmath>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -113,6 +115,37 @@ TEST(EmulatedLinks, WhatIsHeardOfLateGetsTheTimeThatWasFreeThen) {
   Message earlier = message_to(2, 3'000'000, 15 * kMs);
   links.submit(earlier);
   EXPECT_EQ(departures(links, 50 * kMs)[&earlier], 18 * kMs);
+}
+
+TEST(EmulatedLinks, RoundingLeavesNoMessageBehind) {
+  // Times of messages are whole nanoseconds, those of bytes are not.
+  for (std::size_t bytes = 1'000'001; bytes < 1'000'200; ++bytes) {
+    EmulatedLinks links(machine_from_spec("4@1.1GB/s,0"), 0, {});
+    const double ns = static_cast<double>(bytes) / 1.1;
+    const auto at = [ns](double n) {
+      return 10 * kMs + static_cast<ModelTime>(std::llround(n * ns));
+    };
+    EXPECT_LE(links.arrival(1, bytes, {at(0), at(1)}), at(1) + 1);
+    EXPECT_LE(links.arrival(3, bytes, {at(2), at(3)}), at(3) + 1);
+    EXPECT_LE(links.arrival(2, bytes, {at(1), at(2)}), at(2) + 1) << bytes;  // told last
+  }
+}
+
+TEST(EmulatedLinks, TurnsAreTakenWithinAnOperationOnly) {
+  EmulatedLinks links(machine_from_spec("2@1GB/s,0"), 0, {});
+  std::array<Message, 3> messages = {
+      message_to(1, 1'000'000, kMs), message_to(1, 1'000'000, kMs), message_to(1, 1'000'000, kMs)};
+  messages[0].address = messages[1].address = detail::make_address(1, 0);
+  messages[0].turn = 5;
+  messages[1].turn = 4;
+  messages[2].address = detail::make_address(2, 0);
+  for (Message& message : messages) {
+    links.submit(message);
+  }
+  auto left = departures(links, 50 * kMs);
+  EXPECT_EQ(left[&messages[1]], 2 * kMs);
+  EXPECT_EQ(left[&messages[0]], 3 * kMs);
+  EXPECT_EQ(left[&messages[2]], 4 * kMs);
 }
 
 TEST(EmulatedLinks, AnOvertakenMessageLeavesRoomOnTheWayIn) {

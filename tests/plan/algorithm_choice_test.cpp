@@ -60,6 +60,21 @@ TEST(AlgorithmChoice, AMeasuredCurveDecides) {
   EXPECT_NE(why.find("would take"), std::string::npos) << why;
 }
 
+TEST(AlgorithmChoice, WhatTheCommunicatorTakesByItselfCountsWhereItWasMeasured) {
+  Machine machine = machine_from_spec("4@1GB/s,50us");
+  machine.curves.push_back({Collective::kAllReduce,
+                            Algorithm::kAuto,
+                            4,
+                            {{Bytes(1), Seconds(1e-6)}, {Bytes(1 << 20), Seconds(1e-6)}}});
+  const AlgorithmTable table =
+      algorithm_table(machine, Collective::kAllReduce, kSome, Bytes(1 << 20));
+  ASSERT_EQ(table.rules.size(), 1U);
+  EXPECT_EQ(table.rules[0].algorithm, Algorithm::kAuto);
+  const std::string why = explain(machine, table, kSome);
+  EXPECT_NE(why.find("(measured)"), std::string::npos) << why;
+  EXPECT_NE(why.find("(by formula)"), std::string::npos) << why;
+}
+
 TEST(AlgorithmChoice, IsEmptyWhereThereIsNothingToChoose) {
   EXPECT_TRUE(
       algorithm_table(machine_from_spec("1@1GB/s,1us"), Collective::kAllReduce, kSome, Bytes(1000))

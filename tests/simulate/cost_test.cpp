@@ -247,9 +247,9 @@ TEST(CollectiveTime, TwoLevelsByHand) {
   EXPECT_NEAR(all_reduce(Algorithm::kHierarchical), 4 + 80 + 20 + 2 * 10 * 3 * 2, 1e-9);
   // So small a tensor is one chunk.
   EXPECT_NEAR(all_reduce(Algorithm::kHierarchicalPipelined), 24 + 80 + 120, 1e-9);
-  // Reduce and broadcast inside: 2 rounds and 2 around, 2 * 2/3 * 60 each; between: its third of
-  // the node's link.
-  EXPECT_NEAR(all_reduce(Algorithm::kLeader), 2 * (4 + 80) + 20 + 60 * 6, 1e-9);
+  // Reduce and broadcast inside: one latency of a tree and 2 around, 2 * 2/3 * 60 each; between:
+  // its third of the node's link.
+  EXPECT_NEAR(all_reduce(Algorithm::kLeader), 2 * (3 + 80) + 20 + 60 * 6, 1e-9);
   // Trees: inside two messages of one latency, one between, there and back.
   EXPECT_NEAR(all_reduce(Algorithm::kBinomialTree), 2 * (1 + 120) + 2 * (10 + 120), 1e-9);
   // Inside folded onto 2 ranks: three rounds of all, and one before the fold. Between all three
@@ -452,8 +452,14 @@ RC_GTEST_PROP(CollectiveTime, MoreBytesTakeNoLessAndNothingIsFree, ()) {
   for (const AlgorithmCost& cost : compare_algorithms(machine, collective, size)) {
     const double time = seconds(machine, collective, cost.algorithm, size);
     RC_ASSERT(time == cost.time.count());
-    // The best number of segments is exact, but for rounding.
-    RC_ASSERT(seconds(machine, collective, cost.algorithm, more) >= time * (1 - 1e-12));
+    // With one segment or chunk more, a pipeline fills with less.
+    const bool in_pieces = cost.algorithm == Algorithm::kPipelinedChain ||
+                           cost.algorithm == Algorithm::kDoubleBinaryTree ||
+                           cost.algorithm == Algorithm::kHierarchicalPipelined;
+    if (!in_pieces || (pipeline_segments(size) == pipeline_segments(more) &&
+                       level_chunks(size) == level_chunks(more))) {
+      RC_ASSERT(seconds(machine, collective, cost.algorithm, more) >= time * (1 - 1e-12));
+    }
     RC_ASSERT(seconds(machine, collective, cost.algorithm, Bytes(0)) == 0.0);
     RC_ASSERT((time == 0.0) == (machine.ranks() == 1));
   }

@@ -43,7 +43,7 @@ Task reduce_scatter_ring(Exchange& exchange, BufferView data, ReduceOp op, Parts
 Task all_gather_ring(Exchange& exchange, BufferView data, Parts parts);
 /// A scatter down a binomial tree and an all-gather around the ring (R. van de Geijn, "On Global
 /// Combine Operations", J. Parallel Distrib. Comput. 22(2), 1994); a reduction the other way round:
-/// (ceil(lg P) + P-1) a + 2 (P-1)/P n b.
+/// (floor(lg P) + P-1) a + 2 (P-1)/P n b.
 Task reduce_ring(Exchange& exchange, BufferView data, ReduceOp op, int root);
 Task broadcast_ring(Exchange& exchange, BufferView data, int root);
 
@@ -51,15 +51,16 @@ Task broadcast_ring(Exchange& exchange, BufferView data, int root);
 // Communication Operations in MPICH", Int. J. High Perform. Comput. Appl. 19(1), 2005,
 // doi:10.1177/1094342005051521.
 
-/// Everything with the rank at distance 1, 2, 4, ...: ceil(lg P) (a + n b), + a + n b unless P is a
-/// power of two. Takes n bytes of memory for the time it runs.
+/// Everything with the rank at distance 1, 2, 4, ...: lg P (a + n b); P not a power of two is
+/// folded onto Q = 2^floor(lg P): lg Q (a + n b) + 2 a + 3 n b at most. Takes n bytes of memory for
+/// the time it runs.
 Task all_reduce_recursive_doubling(Exchange& exchange, BufferView data, ReduceOp op);
 /// Rabenseifner: half, a quarter, ... with the rank at distance 1, 2, ..., and back again:
-/// 2 lg Q a + 2 (Q-1)/Q n b among Q = 2^floor(lg P) ranks; others + 2 a + 2 n b.
+/// 2 lg Q a + 2 (Q-1)/Q n b among Q ranks; folded + 2 a + 2 n b + (Q-1)/Q n b at most.
 Task all_reduce_halving_doubling(Exchange& exchange, BufferView data, ReduceOp op);
 Task reduce_scatter_halving(Exchange& exchange, BufferView data, ReduceOp op);
 Task all_gather_doubling(Exchange& exchange, BufferView data);
-/// ceil(lg P) (a + n b) each way.
+/// floor(lg P) a + ceil(lg P) n b each way.
 Task all_reduce_binomial(Exchange& exchange, BufferView data, ReduceOp op);
 Task reduce_binomial(Exchange& exchange, BufferView data, ReduceOp op, int root);
 Task broadcast_binomial(Exchange& exchange, BufferView data, int root);
@@ -76,7 +77,7 @@ Task all_gather_bruck(Exchange& exchange, BufferView data);
 Task all_reduce_chain(Exchange& exchange, BufferView data, ReduceOp op);
 /// (P-1) a + (P-2+s)/s n b.
 Task broadcast_chain(Exchange& exchange, BufferView data, int root);
-/// Two binary trees that carry half each, so that no rank is a leaf of both and every link is used:
+/// Two binary trees that carry half each, so that who has children in one has none in the other:
 /// P. Sanders, J. Speck and J. L. Traeff, "Two-tree algorithms for full bandwidth broadcast,
 /// reduction and scan", Parallel Comput. 35(12), 2009, doi:10.1016/j.parco.2009.09.001.
 Task all_reduce_double_tree(Exchange& exchange, BufferView data, ReduceOp op);

@@ -252,6 +252,7 @@ Task all_reduce_direct(Exchange& exchange, BufferView data, ReduceOp op, Parts p
 Task all_reduce_parameter_server(Exchange& exchange, BufferView data, ReduceOp op, int servers) {
   // The first ranks serve a share each, and the others' parts are empty.
   std::vector<Part> shares;
+  shares.reserve(count_of(exchange.size));
   for (int rank = 0; rank < exchange.size; ++rank) {
     shares.push_back(rank < servers ? part_of(data.count, servers, rank)
                                     : Part{data.count, data.count});
@@ -261,6 +262,7 @@ Task all_reduce_parameter_server(Exchange& exchange, BufferView data, ReduceOp o
 
 Task reduce_direct(Exchange& exchange, BufferView data, ReduceOp op, int root) {
   std::vector<Part> shares;
+  shares.reserve(count_of(exchange.size));
   for (int rank = 0; rank < exchange.size; ++rank) {
     shares.push_back({rank <= root ? 0 : data.count, rank < root ? 0 : data.count});
   }

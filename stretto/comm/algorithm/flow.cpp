@@ -24,6 +24,9 @@ Flow::Flow(Exchange& exchange,
     if (length(part) != 0) {
       segments_.push_back(part);
       given_.emplace_back(exchange.resumer);
+      if (sums && parent >= 0) {
+        given_.back().expect();  // that it is sent at all
+      }
     }
   }
   to_parent_ = std::vector<Message>(segments_.size());
@@ -58,6 +61,7 @@ Task Flow::up(Exchange& lane, Flow& flow) {
     if (flow.parent_ >= 0) {
       lane.turn = static_cast<std::uint32_t>(i);  // flows that share a link take turns
       lane.send(flow.to_parent_[i], flow.given_[i], flow.parent_, 0, segment);
+      flow.given_[i].arrived(0);
     } else {
       finish_mean(lane, segment, flow.op_);
       flow.pass_down(lane, i);

@@ -36,7 +36,7 @@ class Flow {
   std::vector<int> children_;
   bool sums_;
   std::vector<Part> segments_;
-  std::deque<Group> given_;  // per segment: the parent has taken the sum
+  std::deque<Group> given_;  // per segment: the parent has been sent the sum, and taken it
   std::vector<Message> to_parent_;
   std::vector<Message> to_children_;
   Group passed_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
-#include <memory>
+#include <vector>
 
 #include "stretto/comm/algorithm/algorithms.hpp"
 #include "stretto/comm/algorithm/fold.hpp"
@@ -56,12 +56,16 @@ Task all_reduce_recursive_doubling(Exchange& exchange, BufferView data, ReduceOp
     co_await receive_and_combine(exchange, fold.neighbour(), 0, data, hop);
   }
   // Up to eager_bytes() a message is a copy already.
-  std::unique_ptr<std::byte[]> scratch;
+  std::vector<std::byte> scratch;
   if (data.size_bytes() > exchange.transport.eager_bytes()) {
-    scratch.reset(new std::byte[data.size_bytes()]);
+    scratch.resize(data.size_bytes());
   }
   for (int bit = 1; bit < fold.members(); bit *= 2) {
-    co_await trade_sums(exchange, fold.rank_of(fold.id() ^ bit), data, hop, scratch.get());
+    co_await trade_sums(exchange,
+                        fold.rank_of(fold.id() ^ bit),
+                        data,
+                        hop,
+                        scratch.empty() ? nullptr : scratch.data());
   }
   finish_mean(exchange, data, op);
   if (fold.has_neighbour()) {

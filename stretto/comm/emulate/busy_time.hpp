@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <thread>
 
 namespace stretto::detail {
 
@@ -16,15 +18,18 @@ namespace stretto::detail {
 template <std::size_t kGaps>
 class BusyTime {
  public:
+  /// Nanoseconds. Times of messages are whole ones, so what is shorter comes from rounding.
+  static constexpr double kNothing = 1.0;
+
   /// Takes `ns` from `earliest` on, whatever is free, and returns when that is over.
   double take(double earliest, double ns) noexcept {
     double over = earliest;
     const double left = ns - fill(earliest, ns, over);
-    if (left <= 0 && earliest < end_) {
+    if (left <= kNothing && earliest < end_) {
       return over;
     }
     const double begin = std::max(end_, earliest);
-    if (begin > end_) {
+    if (begin > end_ + kNothing) {
       insert(count_, {end_, begin});
     }
     end_ = begin + left;
@@ -38,7 +43,7 @@ class BusyTime {
       const Gap gap = gaps_[i];
       const double begin = std::max(gap.begin, earliest);
       const double length = std::min(ns - taken, gap.end - begin);
-      if (length <= 0) {
+      if (length <= 0 || (length <= kNothing && ns - taken > kNothing)) {
         ++i;
         continue;
       }
@@ -46,10 +51,10 @@ class BusyTime {
       over = begin + length;
       // What is left of it, before and after.
       erase(i);
-      if (over < gap.end) {
+      if (over + kNothing < gap.end) {
         insert(i, {over, gap.end});
       }
-      if (gap.begin < begin) {
+      if (gap.begin + kNothing < begin) {
         insert(i, {gap.begin, begin});
         ++i;
       }
@@ -108,11 +113,13 @@ class LinkSide {
     if (shared_ == nullptr) {
       return function(own_);
     }
-    // Held for nanoseconds. A rank that died holding it has ended the job; its peers must still
-    // come to see that, so nobody waits for ever.
-    for (int i = 0; i < 100'000; ++i) {
-      if (shared_->locked.exchange(1, std::memory_order_acquire) == 0) {
-        break;
+    // Held for nanoseconds, or until its holder gets its core back. A rank that died holding it has
+    // ended the job: its peers must come to see that, and their times no longer matter.
+    const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+    while (shared_->locked.exchange(1, std::memory_order_acquire) != 0) {
+      std::this_thread::yield();
+      if (std::chrono::steady_clock::now() > give_up) {
+        return function(own_);
       }
     }
     const double result = function(shared_->busy);

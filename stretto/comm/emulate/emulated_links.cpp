@@ -15,8 +15,6 @@ constexpr double kSegmentBytes = 256.0 * 1024;
 // How far ahead of the clock a segment is put on the link: the host may wake up that late. A
 // message becoming ready within it cannot overtake that segment any more.
 constexpr double kLookaheadNs = 300e3;
-// Less than this of a message is nothing: what computing with times in doubles leaves over.
-constexpr double kByteFraction = 1e-3;
 
 ModelTime whole(double ns) {
   return static_cast<ModelTime>(std::llround(ns));
@@ -52,19 +50,26 @@ void EmulatedLinks::advance(ModelTime now, const std::function<void(Message&, Pa
       if (begin > horizon) {
         break;
       }
-      const auto next = std::min_element(
+      auto next = std::min_element(
           link.queue.begin(), link.queue.end(), [begin](const Waiting& a, const Waiting& b) {
             const bool a_waits = static_cast<double>(a.message->time) <= begin;
             const bool b_waits = static_cast<double>(b.message->time) <= begin;
             if (a_waits != b_waits) {
               return a_waits;
             }
-            if (a.message->priority != b.message->priority) {
-              return a.message->priority > b.message->priority;
-            }
-            return a.message->turn != b.message->turn ? a.message->turn < b.message->turn
-                                                      : a.order < b.order;
+            return a.message->priority != b.message->priority
+                       ? a.message->priority > b.message->priority
+                       : a.order < b.order;
           });
+      // Of that operation's, the one whose turn it is.
+      for (auto other = link.queue.begin(); other != link.queue.end(); ++other) {
+        const bool same = slot_of(other->message->address) == slot_of(next->message->address) &&
+                          other->message->priority == next->message->priority &&
+                          static_cast<double>(other->message->time) <= begin;
+        if (same && other->message->turn < next->message->turn) {
+          next = other;
+        }
+      }
       const double sending = std::min(next->bytes_left, link.segment_bytes);
       const double ns = sending * link.ns_per_byte;
       const double end = link.egress.with([&](auto& busy) { return busy.take(begin, ns); });
@@ -96,7 +101,7 @@ void EmulatedLinks::fill_gaps(Link& link, const std::function<void(Message&, Pas
         waiting.begin = std::max(ready, over - filled);
       }
       waiting.bytes_left -= filled / link.ns_per_byte;
-      if (waiting.bytes_left <= kByteFraction) {
+      if (waiting.bytes_left * link.ns_per_byte <= 1.0) {  // what is left comes from rounding
         Message& message = *waiting.message;
         const Passage passage{whole(waiting.begin), whole(over)};
         link.queue.erase(link.queue.begin() + static_cast<std::ptrdiff_t>(i));
