@@ -23,6 +23,7 @@
 #include "flags.hpp"
 #include "output.hpp"
 #include "stretto/comm/connect.hpp"
+#include "stretto/comm/mpi/mpi.hpp"
 #include "stretto/comm/rank_environment.hpp"
 
 namespace stretto::cli {
@@ -32,6 +33,8 @@ namespace {
 /// each rank. Memory and not files: nothing is left behind, whoever is killed when.
 constexpr const char* kResultsVariable = "STRETTO_CLI_RESULTS";
 constexpr int kDefaultRanks = 2;
+constexpr const char* kShm = "shm";
+constexpr const char* kMpi = "mpi";
 
 class ResultSlots {
  public:
@@ -157,6 +160,30 @@ int print_failure(const JobOptions& options, const Failure& failure) {
   return failure.code;
 }
 
+/// Only mpirun can start ranks of MPI, and what it does is not ours to do again.
+void require_mpi_job(const JobOptions& options, const std::vector<std::string>& arguments) {
+  if (!options.emulate.empty() || !options.rank_map.empty()) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        {"that is for ranks in shared memory",
+         options.emulate.empty() ? "--rank-map" : "--emulate",
+         "--backend mpi",
+         "--backend shm",
+         options.emulate.empty() ? "Give mpirun a rankfile" : "Machines are emulated on one host"});
+  }
+  if (started_by_mpi(process_environment())) {
+    return;
+  }
+  throw Error(ErrorCode::kUnavailable,
+              {"backend mpi runs on ranks that mpirun started",
+               "--backend mpi",
+               "no variable of an MPI launcher",
+               "a rank of an MPI job",
+               fmt::format("mpirun -n {} stretto {}",
+                           options.ranks == 0 ? kDefaultRanks : options.ranks,
+                           fmt::join(arguments, " "))});
+}
+
 int launch_copies(const JobOptions& options, int ranks, const std::vector<std::string>& arguments) {
   LaunchOptions launch_options;
   launch_options.ranks = ranks;
@@ -199,17 +226,37 @@ int launch_copies(const JobOptions& options, int ranks, const std::vector<std::s
   return 0;
 }
 
+std::unique_ptr<Communicator> connect_as(const JobOptions& options,
+                                         const RankEnvironment& environment) {
+  const auto timeout = std::chrono::duration_cast<Nanoseconds>(
+      from_flag("--timeout", [&] { return parse_duration(options.timeout); }));
+  if (options.backend == kMpi) {
+    return connect_mpi({.timeout = timeout});
+  }
+  ShmOptions shm;
+  shm.timeout = timeout;
+  shm.emulate = options.machine();
+  return connect(environment, shm);
+}
+
+/// What fails on this rank outside of communication fails the job: the others need not wait for it.
+std::string run_body(Communicator& communicator,
+                     const std::function<std::string(Communicator&)>& body) {
+  try {
+    return body(communicator);
+  } catch (const Error& error) {
+    communicator.abort(error, 0xffffffffU, 0xffffffffU);
+    throw;
+  }
+}
+
 int be_rank(const JobOptions& options,
             const RankEnvironment& environment,
             const std::function<std::string(Communicator&)>& body) {
   const std::optional<int> descriptor = result_descriptor(environment.rank);
   try {
-    ShmOptions shm;
-    shm.timeout = std::chrono::duration_cast<Nanoseconds>(
-        from_flag("--timeout", [&] { return parse_duration(options.timeout); }));
-    shm.emulate = options.machine();
-    const std::unique_ptr<Communicator> communicator = connect(environment, shm);
-    const std::string text = body(*communicator);
+    const std::unique_ptr<Communicator> communicator = connect_as(options, environment);
+    const std::string text = run_body(*communicator, body);
     // All ranks are past their last operation before the first one goes.
     communicator->barrier().wait();
     if (environment.rank == 0) {
@@ -225,8 +272,11 @@ int be_rank(const JobOptions& options,
       report(*descriptor, error_document(error).dump());
       return exit_code(error.code());
     }
+    if (error.detail().secondhand && !(options.json && environment.rank == 0)) {
+      return exit_code(error.code());  // the rank that failed says why
+    }
     // One document and not one per rank: the other ranks fail with it or because of it.
-    if (options.json && environment.rank != 0) {
+    if ((options.json || options.backend == kMpi) && environment.rank != 0) {
       std::fputs(fmt::format("[{}] {}", environment.rank, error_text(error)).c_str(), stderr);
       return exit_code(error.code());
     }
@@ -295,7 +345,8 @@ void JobOptions::add_to(CLI::App& app) {
   app.add_option("-n,--ranks", ranks, "Ranks to start on this host (default: as --emulate, or 2)")
       ->check(CLI::Range(1, 256))
       ->type_name("RANKS");
-  app.add_option("--backend", backend, "How ranks communicate: shm")->type_name("NAME");
+  app.add_option("--backend", backend, "How ranks communicate: shm, or mpi under mpirun")
+      ->type_name("NAME");
   app.add_option("--emulate",
                  emulate,
                  "Deliver messages as this machine would: RANKS@BANDWIDTH,LATENCY as in "
@@ -325,13 +376,16 @@ std::optional<Machine> JobOptions::machine() const {
 int run_job(const JobOptions& options,
             const std::vector<std::string>& arguments,
             const std::function<std::string(Communicator&)>& body) {
-  if (options.backend != "shm") {
+  if (options.backend != kShm && options.backend != kMpi) {
     throw Error(ErrorCode::kUnavailable,
                 {fmt::format("this build has no backend '{}'", options.backend),
                  "--backend",
                  options.backend,
-                 "shm",
+                 "shm or mpi",
                  ""});
+  }
+  if (options.backend == kMpi) {
+    require_mpi_job(options, arguments);
   }
   (void)from_flag("--timeout", [&] { return parse_duration(options.timeout); });
   const std::optional<Machine> machine = options.machine();

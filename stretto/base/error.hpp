@@ -26,11 +26,12 @@ enum class ErrorCode : std::uint8_t {
 
 /// The five parts of an error message. Only `message` is required; empty parts are not printed.
 struct ErrorDetail {
-  std::string message;   ///< What went wrong, one sentence, no trailing full stop.
-  std::string where;     ///< File and position, flag, rank, step or bucket.
-  std::string found;     ///< What was there,
-  std::string expected;  ///< and what should have been.
-  std::string help;      ///< What to do about it.
+  std::string message;      ///< What went wrong, one sentence, no trailing full stop.
+  std::string where;        ///< File and position, flag, rank, step or bucket.
+  std::string found;        ///< What was there,
+  std::string expected;     ///< and what should have been.
+  std::string help;         ///< What to do about it.
+  bool secondhand = false;  ///< Another rank failed first, and its own Error says why.
 };
 
 /// The one exception type of the library. what() is the whole text on one line:

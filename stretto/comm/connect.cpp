@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "stretto/comm/mpi/mpi.hpp"
+
 namespace stretto {
 
 std::unique_ptr<Communicator> connect(const ShmOptions& options) {
@@ -22,13 +24,17 @@ std::unique_ptr<Communicator> connect(const RankEnvironment& environment,
     return connect_shm({}, 0, 1, options);
   }
   if (environment.local_world_size != environment.world_size) {
+    if (started_by_mpi(process_environment()) && !options.emulate) {
+      return connect_mpi({.timeout = options.timeout});
+    }
     throw Error(ErrorCode::kUnavailable,
                 {"this job spans several hosts, and backend shm is for one",
                  environment.launcher,
                  std::to_string(environment.local_world_size) + " of " +
                      std::to_string(environment.world_size) + " ranks on this host",
                  "all of them",
-                 "Start all ranks on one host."});
+                 options.emulate ? "Machines are emulated on one host only."
+                                 : "Start all ranks on one host, or by mpirun."});
   }
   // Other launchers make no directory: the first rank to come does.
   const bool made = mkdir(directory.c_str(), 0700) == 0;

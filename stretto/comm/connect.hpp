@@ -11,8 +11,10 @@
 namespace stretto {
 
 /// Joins the job this process was started in (by `stretto run`, torchrun, mpirun, srun or Horovod;
-/// see detect_rank_environment). A process nobody launched is a world of one.
-/// @throws Error as detect_rank_environment and connect_shm do.
+/// see detect_rank_environment). A process nobody launched is a world of one. Ranks on one host
+/// meet in shared memory; on several, if mpirun or srun started them, by MPI (connect_mpi, which
+/// takes only the time-out of `options`).
+/// @throws Error as detect_rank_environment, connect_shm and connect_mpi do.
 [[nodiscard]] std::unique_ptr<Communicator> connect(const ShmOptions& options = {});
 [[nodiscard]] std::unique_ptr<Communicator> connect(const RankEnvironment& environment,
                                                     const ShmOptions& options = {});

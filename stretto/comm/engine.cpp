@@ -384,7 +384,7 @@ void Engine::check_deadlines() {
     }
     if (operation->deadline.count() == 0) {
       operation->deadline = at + options_.timeout + transport_->least_time(moving);
-    } else if (at > operation->deadline) {
+    } else if (at > operation->deadline && at > transport_->last_movement() + options_.timeout) {
       const std::string what = std::string(to_string(operation->call.kind)) +
                                (operation->call.options.slot
                                     ? " on slot " + std::to_string(*operation->call.options.slot)
@@ -416,6 +416,9 @@ void Engine::fail_all(const Error& reason) noexcept {
   waiting_.clear();
   streams_.clear();
   keys_in_use_.fill(0);
+  if (transport_->aborted()) {
+    transport_->withdraw();
+  }
   std::vector<std::shared_ptr<Operation>> failing;
   failing.swap(active_);
   count_in_flight();

@@ -16,10 +16,6 @@
 namespace stretto::detail {
 namespace {
 
-// How long a driver polls in vain before it sleeps. A waiting caller has nothing better to do, but
-// its core may be another rank's; the background thread takes time from compute.
-constexpr auto kCallerSpin = std::chrono::microseconds(50);
-constexpr auto kBackgroundSpin = std::chrono::microseconds(2);
 // How often a sleeping driver with operations in flight looks for dead peers and time-outs.
 constexpr auto kHeartbeat = std::chrono::milliseconds(20);
 
@@ -64,6 +60,7 @@ void Engine::wait_for(WorkState& state) {
   {
     std::unique_lock lock(mutex_);
     auto last_progress = std::chrono::steady_clock::time_point{};
+    const Patience patience = transport_->patience();
     int idle = 0;
     while (!state.over()) {
       if (callers_.load(std::memory_order_relaxed) > 1) {  // others want to look, or to abort
@@ -76,12 +73,12 @@ void Engine::wait_for(WorkState& state) {
         continue;
       }
       relax();
-      // The clock is read seldom: reading it costs more than a poll.
-      if (++idle % 64 == 0) {
+      // The clock is read seldom: reading it may cost more than a poll.
+      if (++idle % patience.polls == 0) {
         const auto at = std::chrono::steady_clock::now();
-        if (idle == 64) {
+        if (idle == patience.polls) {
           last_progress = at;
-        } else if (at - last_progress > kCallerSpin) {
+        } else if (at - last_progress > patience.caller) {
           break;
         }
       }
@@ -101,6 +98,8 @@ void Engine::run(const std::stop_token& stop) {
   if (options_.emulated) {
     prefer_this_thread();
   }
+  const Patience patience = transport_->patience();
+  const Nanoseconds idle_interval = transport_->idle_interval();
   Nanoseconds next_heartbeat = now() + kHeartbeat;
   while (!stop.stop_requested()) {
     bool busy_now = false;
@@ -119,12 +118,15 @@ void Engine::run(const std::stop_token& stop) {
         if (!busy()) {
           break;
         }
-        if (++idle % 16 == 0) {
+        if (patience.background.count() == 0) {
+          break;
+        }
+        if (++idle % (patience.polls / 4) == 0) {
           const auto at = std::chrono::steady_clock::now();
           if (last_progress == std::chrono::steady_clock::time_point{}) {
             last_progress = at;
           }
-          if (at - last_progress > kBackgroundSpin) {
+          if (at - last_progress > patience.background) {
             break;
           }
         }
@@ -139,6 +141,8 @@ void Engine::run(const std::stop_token& stop) {
         }
         busy_now = busy();
         event = transport_->next_event();
+      } else if (idle_interval.count() > 0) {
+        guarded([this] { transport_->poll(); });
       }
     }
     ModelTime until = 0;
@@ -147,6 +151,8 @@ void Engine::run(const std::stop_token& stop) {
       if (event != 0 && event < until) {
         until = event;
       }
+    } else if (idle_interval.count() > 0 && !failed_.load(std::memory_order_acquire)) {
+      until = (now() + idle_interval).count();
     }
     transport_->sleep(busy_now, until, [this, &stop, busy_now] {
       return stop.stop_requested() ||

@@ -18,6 +18,13 @@ namespace stretto::detail {
 /// Of an abort that belongs to no step or bucket.
 inline constexpr std::uint32_t kNoStep = 0xffffffffU;
 
+/// How long a driver polls in vain before it gives up its core.
+struct Patience {
+  Nanoseconds caller{};      ///< Who waits, and has nothing better to do.
+  Nanoseconds background{};  ///< The engine's thread, which takes time from compute.
+  int polls = 64;            ///< Between two looks at the clock; few where a poll takes longer.
+};
+
 /// Moves addressed messages between the ranks of one job. What algorithms stand on and backends
 /// implement.
 ///
@@ -79,8 +86,17 @@ class Transport {
 
   /// Called when a message arrived before its receive.
   std::function<void()> on_unexpected;
+  /// When bytes last moved, if the transport knows: nothing times out as long as they do.
+  [[nodiscard]] virtual Nanoseconds last_movement() const noexcept { return {}; }
+
   /// True if such a message for `slot` is waiting.
   [[nodiscard]] virtual bool has_unexpected(std::uint32_t slot) const noexcept = 0;
+
+  [[nodiscard]] virtual Patience patience() const noexcept {
+    return {std::chrono::microseconds(50), std::chrono::microseconds(2)};
+  }
+  /// How often poll() wants to be called while nothing is in flight; 0: not at all.
+  [[nodiscard]] virtual Nanoseconds idle_interval() const noexcept { return {}; }
 
   /// Blocks the calling thread until input arrives, wake() is called or `until` (monotonic; 0 = for
   /// ever) has passed. With `from_peers` false only wake() ends it. `cancel` is asked once more
@@ -94,11 +110,14 @@ class Transport {
 
   /// True once some rank has aborted the job. Quick.
   [[nodiscard]] virtual bool aborted() const noexcept = 0;
-  /// Tells all ranks, present and to come, that the job is over.
+  /// Tells all ranks, present and to come, that the job is over. Any thread.
   virtual void abort(ErrorCode code, std::uint32_t step, std::uint32_t bucket) noexcept = 0;
   /// Before abort(): what peers are to read as the reason. A transport without room for words tells
   /// the code alone.
   virtual void explain(const ErrorDetail& /*reason*/) noexcept {}
+  /// After an abort, before the memory of messages in flight goes: from now on nothing reads or
+  /// writes it, and nothing else is called.
+  virtual void withdraw() noexcept {}
 
   [[nodiscard]] virtual EmulationStatistics emulation_statistics() const noexcept { return {}; }
 };

@@ -2,15 +2,10 @@
 #include "stretto/comm/shm/shm_transport.hpp"
 
 #include <algorithm>
-#include <climits>
 #include <cstring>
-#include <ctime>
 #include <utility>
 
-#include <linux/futex.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
+#include "stretto/comm/futex.hpp"
 #include "stretto/comm/operation_code.hpp"
 
 namespace stretto::detail {
@@ -22,23 +17,6 @@ constexpr std::uint64_t kBytesMask = (std::uint64_t{1} << kBytesBits) - 1;
 // A reader tells the writer what it has taken once per this many packets: the line would otherwise
 // bounce between the cores with every message.
 constexpr std::uint64_t kPublishEvery = Channel::kPackets / 8;
-void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t seen, ModelTime until) {
-  timespec deadline{static_cast<time_t>(until / 1'000'000'000),
-                    static_cast<long>(until % 1'000'000'000)};
-  // The bitset form takes an absolute CLOCK_MONOTONIC time. Every return is a reason to look again.
-  syscall(SYS_futex,
-          &word,
-          FUTEX_WAIT_BITSET,
-          seen,
-          until == 0 ? nullptr : &deadline,
-          nullptr,
-          FUTEX_BITSET_MATCH_ANY);
-}
-
-void futex_wake(std::atomic<std::uint32_t>& word) {
-  syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
-}
-
 }  // namespace
 
 ShmTransport::ShmTransport(ShmWorld world, const std::optional<Machine>& emulate)
