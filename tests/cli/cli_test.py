@@ -146,7 +146,11 @@ class Usage(CliTest):
         self.assertEqual(missing.stderr, "")
 
     def test_what_this_build_has_not(self):
-        self.assertEqual(self.error(stretto("train", "--backend", "mpi", "--json"), 5)["found"], "mpi")
+        missing = self.error(stretto("train", "--backend", "nccl", "--json"), 5)
+        self.assertEqual((missing["found"], missing["expected"]), ("nccl", "shm or mpi"))
+        # MPI's ranks are mpirun's to start.
+        alone = self.error(stretto("train", "--backend", "mpi", "--json"), 5)
+        self.assertIn("mpirun -n 2 stretto train --backend mpi", alone["help"])
         planned = self.error(stretto("train", "--buckets", "planned", "--json"), 2)
         self.assertIn("stretto plan", planned["help"])
 

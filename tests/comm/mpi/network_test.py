@@ -80,7 +80,7 @@ class BetweenHosts(unittest.TestCase):
 
     def test_a_rank_killed_on_another_host_is_named(self):
         with network.Network([FAST, FAST]) as net:
-            _, output = self.run_on(net, 1, RANKS, "--fail", "kill", survive=True, timeout=30)
+            _, output = self.run_on(net, 1, RANKS, "--fail", "kill", survive=True, timeout=20)
         reports = self.reports(output)
         self.assertEqual(reports.get(0, ("nothing", ""))[0], "peer_lost", output)
         self.assertIn("rank 1 (pid", reports[0][1])
@@ -98,7 +98,7 @@ class BetweenHosts(unittest.TestCase):
                         break
                 network.ip("-n", net.namespace(1), "link", "set", "net0", "down")
 
-            _, output = self.run_on(net, 1, RANKS, "--fail", "for-ever", survive=True, timeout=40, meanwhile=cut)
+            _, output = self.run_on(net, 1, RANKS, "--fail", "for-ever", survive=True, timeout=25, meanwhile=cut)
         reports = self.reports(output)
         named = [m for rank, (code, m) in reports.items() if rank != 1 and code == "peer_lost" and "rank 1 (pid" in m]
         self.assertTrue(named, output)
