@@ -34,7 +34,7 @@ class UnderMpirun(unittest.TestCase):
         return {int(rank): (code, message) for rank, code, message in REPORT.findall(done.stdout)}
 
     def test_ranks(self):
-        for ranks in (1, 3):  # two, and four and six, run between hosts
+        for ranks in (1, 3):  # two and six run between hosts
             with self.subTest(ranks=ranks):
                 done = self.launcher.run(ranks, RANKS, "--gtest_color=no", timeout=170)
                 self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
