@@ -13,8 +13,8 @@ namespace stretto::detail {
 /// Memory of a power of two bytes, aligned for any kernel.
 struct MpiBuffer {
   struct Free {
-    void operator()(std::byte* data) const noexcept {
-      ::operator delete[](data, std::align_val_t(64));
+    void operator()(std::byte* memory) const noexcept {
+      ::operator delete[](memory, std::align_val_t(64));
     }
   };
   std::unique_ptr<std::byte[], Free> data;  // NOLINT(*-avoid-c-arrays): uninitialised on purpose
