@@ -66,6 +66,10 @@ TEST(CostFormulas, ParameterServers) {
   // A server of its own serves 4; one on a worker the other 3.
   expect_line(cost::one_parameter_server(4, kLink), 2, 8 + 40);
   expect_line(cost::one_parameter_server(3, kLink), 2, 6 + 30);
+  // 4 ranks, of which 1, 2 or all serve: from one server to the direct exchange.
+  expect_line(cost::shared_parameter_servers(4, 1, kLink), 2, 6 + 30);
+  expect_line(cost::shared_parameter_servers(4, 2, kLink), 2, 3 + 15);
+  expect_line(cost::shared_parameter_servers(4, 4, kLink), 2, 1.5 + 7.5);
   // 8 workers, 2 servers 5 times as fast: the workers' links are no longer the limit.
   expect_line(cost::parameter_servers(8, 2, {Seconds(1), 1.0, 0.0}, 0.2), 2, 1);
   expect_line(cost::parameter_servers(8, 2, {Seconds(1), 1.0, 0.0}, 0.5), 2, 2);

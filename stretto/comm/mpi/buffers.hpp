@@ -28,7 +28,7 @@ class MpiBuffers {
     const std::size_t size = std::bit_ceil(bytes < kSmallest ? kSmallest : bytes);
     std::vector<MpiBuffer>& kept = kept_.at(static_cast<std::size_t>(std::countr_zero(size)));
     if (kept.empty()) {
-      return {std::unique_ptr<std::byte[], MpiBuffer::Free>(  // NOLINT(*-avoid-c-arrays)
+      return {std::unique_ptr<std::byte[], MpiBuffer::Free>(  // NOLINT(*-avoid-c-arrays): as above
                   static_cast<std::byte*>(::operator new[](size, std::align_val_t(64)))),
               size};
     }

@@ -437,7 +437,7 @@ void MpiTransport::release(Message& message) {
   if (message.token == 0) {
     return;
   }
-  // NOLINTNEXTLINE(performance-no-int-to-ptr): our own pointer
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): our own pointer, from hand_over()
   auto& receiving = *reinterpret_cast<Receiving*>(message.token);
   message.token = 0;
   buffers_.give_back(std::move(receiving.buffer));
@@ -469,7 +469,8 @@ void MpiTransport::over(const MpiRequest& request) {
       return;
     case MpiRequest::Kind::kHeaderSend:
       buffers_.give_back(
-          {std::unique_ptr<std::byte[], MpiBuffer::Free>(  // NOLINT(*-avoid-c-arrays)
+          {std::unique_ptr<std::byte[], MpiBuffer::Free>(  // NOLINT(*-avoid-c-arrays):
+                                                           // see MpiBuffer
                static_cast<std::byte*>(request.what)),
            request.bytes});
       headers_out_.fetch_sub(1, std::memory_order_seq_cst);

@@ -28,7 +28,8 @@ struct Communicator {
 };
 
 // MPI is one per process, and so is the question who ends it.
-bool finalize_at_exit = false;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): MPI's state is the process's
+bool finalize_at_exit = false;
 
 MPI_Comm comm_of(void* communicator) {
   return static_cast<Communicator*>(communicator)->comm;
