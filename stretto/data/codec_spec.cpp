@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stretto/data/codec_spec.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "stretto/base/error.hpp"
+#include "stretto/base/text.hpp"
+
+namespace stretto {
+namespace {
+
+// In the order of the enumerators.
+constexpr std::array<std::string_view, 9> kNames = {
+    "none", "fp16", "bf16", "int8", "int4", "onebit", "topk", "threshold", "randomk"};
+constexpr std::string_view kNoFeedback = "nofeedback";
+constexpr std::string_view kStochastic = "stochastic";
+
+[[noreturn]] void refuse(std::string_view text,
+                         std::string message,
+                         std::string_view found,
+                         std::string expected,
+                         std::string help = {}) {
+  throw Error(
+      ErrorCode::kInvalidArgument,
+      {std::move(message), quote(text), quote(found), std::move(expected), std::move(help)});
+}
+
+bool chooses(CodecKind kind) noexcept {
+  return kind == CodecKind::kTopK || kind == CodecKind::kRandomK;
+}
+bool rounds(CodecKind kind) noexcept {
+  return kind == CodecKind::kInt8 || kind == CodecKind::kInt4;
+}
+
+std::vector<std::string_view> parts_of(std::string_view text) {
+  std::vector<std::string_view> parts;
+  for (;;) {
+    const std::size_t colon = text.find(':');
+    parts.push_back(text.substr(0, colon));
+    if (colon == std::string_view::npos) {
+      return parts;
+    }
+    text.remove_prefix(colon + 1);
+  }
+}
+
+template <typename Number>
+std::optional<Number> number(std::string_view text) {
+  Number value{};
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (failed != std::errc() || end != text.data() + text.size()) {
+    return std::nullopt;
+  }
+  return value;
+}
+
+// `0.01`, `1%` or `1000`.
+void read_share(CodecSpec& codec, std::string_view text, std::string_view share) {
+  const bool percent = share.ends_with('%');
+  if (!percent && share.find_first_not_of("0123456789") == std::string_view::npos) {
+    const auto count = number<std::int64_t>(share);
+    if (!count || *count < 1) {
+      refuse(text, "no such number of elements", share, "1 or more, or a part such as 0.01");
+    }
+    codec.count = *count;
+    return;
+  }
+  const auto value = number<double>(percent ? share.substr(0, share.size() - 1) : share);
+  const double fraction = value ? (percent ? *value / 100.0 : *value) : 0.0;
+  if (!(fraction > 0.0 && fraction <= 1.0)) {
+    refuse(text,
+           "no such part of a bucket",
+           share,
+           "more than 0 and at most 1.0 (all), or a whole number of elements",
+           "Examples: topk:0.01, topk:1%, topk:1000");
+  }
+  codec.fraction = fraction;
+}
+
+// `0.001` or `3rms`.
+void read_threshold(CodecSpec& codec, std::string_view text, std::string_view threshold) {
+  constexpr std::string_view kRms = "rms";
+  codec.relative = threshold.ends_with(kRms);
+  const auto value = number<double>(
+      codec.relative ? threshold.substr(0, threshold.size() - kRms.size()) : threshold);
+  const auto most = static_cast<double>(std::numeric_limits<float>::max());
+  if (!value || !(*value > 0.0 && *value <= most)) {
+    refuse(text,
+           "no such threshold",
+           threshold,
+           "a number above 0, in the gradient's units or in root mean squares",
+           "Examples: threshold:0.001, threshold:3rms");
+  }
+  codec.threshold = *value;
+}
+
+std::string plain(double value) {
+  std::array<char, 32> text{};
+  const auto [end, failed] = std::to_chars(text.data(), text.data() + text.size(), value);
+  return failed == std::errc() ? std::string(text.data(), end) : std::string("?");
+}
+
+}  // namespace
+
+std::size_t CodecSpec::chosen_of(std::size_t elements) const noexcept {
+  if (elements == 0) {
+    return 0;
+  }
+  if (count > 0) {
+    return std::min(static_cast<std::size_t>(count), elements);
+  }
+  const double wanted = std::ceil(fraction * static_cast<double>(elements));
+  return std::clamp<std::size_t>(static_cast<std::size_t>(wanted), 1, elements);
+}
+
+std::string to_string(const CodecSpec& codec) {
+  const auto index = static_cast<std::size_t>(codec.kind);
+  std::string text(index < kNames.size() ? kNames.at(index) : "unknown");
+  if (chooses(codec.kind)) {
+    text += ":";
+    if (codec.count > 0) {
+      text += std::to_string(codec.count);
+    } else {
+      const std::string part = plain(codec.fraction);
+      text += part == "1" ? "1.0" : part;
+    }
+  } else if (codec.kind == CodecKind::kThreshold) {
+    text += ":" + plain(codec.threshold) + (codec.relative ? "rms" : "");
+  }
+  if (codec.stochastic) {
+    text += ":" + std::string(kStochastic);
+  } else if (codec.lossy() && !codec.error_feedback) {
+    text += ":" + std::string(kNoFeedback);
+  }
+  return text;
+}
+
+CodecSpec parse_codec(std::string_view text) {
+  std::vector<std::string_view> parts = parts_of(text);
+  const auto* const name = std::find(kNames.begin(), kNames.end(), parts.front());
+  if (name == kNames.end()) {
+    refuse(text, "no such codec", parts.front(), join(kNames), suggest(parts.front(), kNames));
+  }
+  CodecSpec codec;
+  codec.kind = static_cast<CodecKind>(name - kNames.begin());
+  std::size_t next = 1;
+  if (chooses(codec.kind) || codec.kind == CodecKind::kThreshold) {
+    if (parts.size() < 2) {
+      refuse(text,
+             "this codec needs a number",
+             text,
+             codec.kind == CodecKind::kThreshold ? std::string(*name) + ":0.001"
+                                                 : std::string(*name) + ":0.01");
+    }
+    if (codec.kind == CodecKind::kThreshold) {
+      read_threshold(codec, text, parts[1]);
+    } else {
+      read_share(codec, text, parts[1]);
+    }
+    next = 2;
+  }
+  for (; next < parts.size(); ++next) {
+    if (parts[next] == kNoFeedback && codec.lossy() && codec.error_feedback) {
+      codec.error_feedback = false;
+    } else if (parts[next] == kStochastic && rounds(codec.kind) && codec.error_feedback) {
+      codec.stochastic = true;
+      codec.error_feedback = false;
+    } else {
+      refuse(text,
+             "this codec has no such setting",
+             parts[next],
+             rounds(codec.kind) ? "stochastic or nofeedback, one of them"
+             : codec.lossy()    ? "nofeedback, once"
+                                : "no setting");
+    }
+  }
+  return codec;
+}
+
+}  // namespace stretto

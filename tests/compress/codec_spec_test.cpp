@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stretto/data/codec_spec.hpp"
+
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "stretto/base/error.hpp"
+
+namespace stretto {
+namespace {
+
+TEST(CodecSpec, TextAndBack) {
+  for (const char* text : {"none",
+                           "fp16",
+                           "bf16",
+                           "int8",
+                           "int8:stochastic",
+                           "int4:nofeedback",
+                           "onebit",
+                           "topk:0.01",
+                           "topk:1000",
+                           "topk:1",
+                           "topk:1.0",
+                           "randomk:0.1:nofeedback",
+                           "threshold:0.001",
+                           "threshold:3rms"}) {
+    EXPECT_EQ(to_string(parse_codec(text)), text);
+  }
+  EXPECT_EQ(parse_codec("topk:1%"), parse_codec("topk:0.01"));
+}
+
+TEST(CodecSpec, OneIsAnElementAndOnePointZeroIsAll) {
+  EXPECT_EQ(parse_codec("topk:1").chosen_of(1000), 1U);
+  EXPECT_EQ(parse_codec("topk:1.0").chosen_of(1000), 1000U);
+  EXPECT_EQ(parse_codec("topk:0.01").chosen_of(1000), 10U);
+  EXPECT_EQ(parse_codec("topk:0.01").chosen_of(1001), 11U);  // rounded up
+  EXPECT_EQ(parse_codec("topk:0.01").chosen_of(1), 1U);      // never none of some
+  EXPECT_EQ(parse_codec("topk:50").chosen_of(7), 7U);
+}
+
+TEST(CodecSpec, WhatIsWrongIsNamed) {
+  const auto words_of = [](const char* text) -> std::string {
+    try {
+      (void)parse_codec(text);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+      return error.what();
+    }
+    return "accepted";
+  };
+  EXPECT_NE(words_of("int9").find("Did you mean 'int8'"), std::string::npos) << words_of("int9");
+  EXPECT_NE(words_of("").find("none, fp16"), std::string::npos);
+  for (const char* text : {"topk",
+                           "topk:",
+                           "topk:0",
+                           "topk:0.0",
+                           "topk:-1",
+                           "topk:1.5",
+                           "topk:101%",
+                           "topk:nan",
+                           "topk:0x10",
+                           "topk:99999999999999999999",
+                           "threshold",
+                           "threshold:0",
+                           "threshold:-1rms",
+                           "threshold:inf",
+                           "threshold:1e300",
+                           "int8:0.5",
+                           "int8:stochastic:nofeedback",
+                           "fp16:stochastic",
+                           "none:nofeedback",
+                           "topk:0.1:nofeedback:nofeedback",
+                           " int8"}) {
+    EXPECT_NE(words_of(text), "accepted") << text;
+  }
+}
+
+}  // namespace
+}  // namespace stretto
