@@ -72,6 +72,7 @@ void add_file(std::vector<Variable>& variables,
 
 const std::vector<KnownVariable>& known_variables() {
   static const std::vector<KnownVariable> table = {
+      {"STRETTO_DEBUG", "1: stretto.torch.DDP prints who waits for whom"},
       {"STRETTO_LOCAL_RANK", "this process's number on its host; set by the launcher"},
       {"STRETTO_LOCAL_WORLD_SIZE", "ranks on this host; set by the launcher"},
       {"STRETTO_MPI", "the MPI that backend mpi uses"},

@@ -298,6 +298,10 @@ void bind_session(nb::module_& module) {
           "last_ready",
           [](const PythonSession& self) { return self.last_ready.load(std::memory_order_relaxed); },
           "The last gradient that was reported in the open step; -1 if none was.")
+      .def_prop_ro(
+          "awaited",
+          [](const PythonSession& self) { return self.session.awaited(); },
+          "The bucket that finish() is waiting for right now, if any; for another thread.")
       .def(
           "finish",
           [](PythonSession& self) {

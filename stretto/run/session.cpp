@@ -325,9 +325,12 @@ struct Session::Impl {
 
   // Waits for one bucket; its failure becomes the Session's, with step and bucket.
   void await(std::uint32_t b) {
+    awaited.store(b, std::memory_order_relaxed);
     try {
       buckets[b].work.wait();
+      awaited.store(kNothing, std::memory_order_relaxed);
     } catch (const Error& error) {
+      awaited.store(kNothing, std::memory_order_relaxed);
       broken = true;
       ErrorDetail detail = error.detail();
       detail.where += (detail.where.empty() ? "" : ", ") + std::string("noticed by rank ") +
@@ -494,6 +497,7 @@ struct Session::Impl {
   std::atomic<std::uint32_t> launches{0};
   std::atomic<int> holds{0};
   std::atomic<std::uint32_t> ready_twice{kNothing};
+  std::atomic<std::uint32_t> awaited{kNothing};
   std::mutex order_mutex;
   std::uint32_t next_in_order = 0;
   std::mutex launch_failure_mutex;
@@ -575,6 +579,10 @@ void Session::on_bucket(BucketCallback callback) {
 }
 void Session::finish() {
   impl_->finish();
+}
+std::optional<std::size_t> Session::awaited() const noexcept {
+  const std::uint32_t b = impl_->awaited.load(std::memory_order_relaxed);
+  return b == kNothing ? std::nullopt : std::optional<std::size_t>(b);
 }
 std::uint32_t Session::step() const noexcept {
   return impl_->step;

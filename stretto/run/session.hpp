@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "stretto/base/buffer.hpp"
 #include "stretto/comm/communicator.hpp"
@@ -73,6 +74,10 @@ class Session {
   ///         What a callback throws goes through, and stops the job. After a throw the Session can
   ///         only be destroyed.
   void finish();
+
+  /// The bucket that finish() or wait() is waiting for right now, for a thread that watches. Any
+  /// thread.
+  [[nodiscard]] std::optional<std::size_t> awaited() const noexcept;
 
   /// While it lives, ready() communicates nothing: gradients of several micro-batches add up where
   /// they are. The last micro-batch runs without it.

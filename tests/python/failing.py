@@ -15,9 +15,9 @@ import stretto.torch
 
 
 class Bad(torch.autograd.Function):
-    """Backward raises, if it is told to."""
+    """Backward does what it is told to, halfway."""
 
-    raises = False
+    does = None
 
     @staticmethod
     def forward(ctx, x):
@@ -25,9 +25,28 @@ class Bad(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient):
-        if Bad.raises:
-            raise ValueError("a bug in a layer")
+        if Bad.does is not None:
+            Bad.does()
         return gradient
+
+
+def bug():
+    raise ValueError("a bug in a layer")
+
+
+def until_text(file, text):
+    """Gives up after a while, so that a test fails rather than hangs."""
+    deadline = time.monotonic() + 15
+    while time.monotonic() < deadline:
+        with open(file, encoding="utf-8") as opened:
+            if text in opened.read():
+                return
+        time.sleep(0.02)
+
+
+def until_seen(file):
+    while not os.path.exists(file):
+        time.sleep(0.02)
 
 
 class Model(torch.nn.Module):
@@ -46,14 +65,15 @@ def step(model, **options):
     model(torch.randn(4, 6), **options).sum().backward()
 
 
-def run(how, backend, rank):
+def run(how, backend, rank, folder):
     torch.manual_seed(0)
     torch.set_num_threads(1)
     if backend == "process_group":
         dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60))
     width = 7 + rank if how == "shapes" else 8
     options = {"find_unused_parameters": rank == 1} if how == "options" else {}
-    model = stretto.torch.DDP(Model(width), backend=backend, timeout_s=30, **options)
+    timeout_s = 3 if how == "never" and rank == 0 else 30
+    model = stretto.torch.DDP(Model(width), backend=backend, timeout_s=timeout_s, **options)
     if not how.endswith("_first"):
         for _ in range(3):
             step(model)
@@ -62,8 +82,18 @@ def run(how, backend, rank):
         os.kill(os.getpid(), signal.SIGKILL)
     if how == "left" and rank == 1:
         return "left"
-    Bad.raises = how == "backward_raises" and rank == 1
+    if rank == 1:
+        stderr = os.path.join(folder, "stderr0")
+        Bad.does = {
+            "backward_raises": bug,
+            # Until the other one has said that it waits; then it goes on.
+            "late": lambda: until_text(stderr, "waited 2."),
+            "never": lambda: until_seen(os.path.join(folder, "seen0.json")),
+        }.get(how)
     step(model, skip=how == "unused" and rank == 1)
+    Bad.does = None
+    if how == "late":
+        until_text(os.path.join(folder, "stderr0"), "goes on")
     step(model)
     return "went on"
 
@@ -72,10 +102,12 @@ def main(how, backend, folder, environment):
     """Leaves what this rank saw in `folder`/seenRANK.json."""
     os.environ.update(environment)
     rank = int(environment["RANK"])
+    log = os.open(os.path.join(folder, f"stderr{rank}"), os.O_WRONLY | os.O_CREAT, 0o600)
+    os.dup2(log, 2)
     begin = time.monotonic()
     seen = {"rank": rank}
     try:
-        seen["outcome"] = run(how, backend, rank)
+        seen["outcome"] = run(how, backend, rank, folder)
     except stretto.Error as error:
         seen.update(outcome="error", type=type(error).__name__, code=error.code, text=str(error))
     except ValueError as error:

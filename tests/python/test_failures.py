@@ -29,7 +29,7 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def outcomes(starter, how, backend, folder, ranks=2):
+def outcomes(starter, how, backend, folder, ranks=2, **variables):
     port = str(free_port())
     rendezvous = folder / "rendezvous"
     rendezvous.mkdir(mode=0o700)
@@ -43,6 +43,7 @@ def outcomes(starter, how, backend, folder, ranks=2):
             "WORLD_SIZE": str(ranks),
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": port,
+            **variables,
         }
         processes.append(starter.Process(target=failing.main, args=(how, backend, str(folder), environment)))
         processes[-1].start()
@@ -108,6 +109,7 @@ def test_killed_rank(starter, backend, tmp_path):
     assert seen[0]["type"] == "PeerLost", seen
     if backend == "shm":
         assert "rank 1" in seen[0]["text"]
+        assert (tmp_path / "stderr0").read_text() == ""  # no STRETTO_DEBUG
 
 
 def test_killed_rank_of_three(starter, tmp_path):
@@ -119,3 +121,34 @@ def test_killed_rank_of_three(starter, tmp_path):
 def test_rank_that_leaves(starter, tmp_path):
     seen = outcomes(starter, "left", "shm", tmp_path)
     assert seen[0]["type"] == "PeerLost" and "rank 1" in seen[0]["text"], seen
+
+
+# ---- STRETTO_DEBUG=1 ----
+
+
+def lines_about(folder, rank, word):
+    text = (folder / f"stderr{rank}").read_text()
+    return [line for line in text.splitlines() if line.startswith("stretto: ") and word in line], text
+
+
+@BOTH
+def test_debug_names_a_rank_that_is_late(starter, backend, tmp_path):
+    seen = outcomes(starter, "late", backend, tmp_path, STRETTO_DEBUG="1")
+    assert [seen[rank]["outcome"] for rank in (0, 1)] == ["went on", "went on"], seen
+    waits, text = lines_about(tmp_path, 0, "has waited")
+    assert len(waits) == 2, text  # after one second and after two
+    for line in waits:
+        assert "step 3: rank 0 has waited" in line and "for the mean of the gradients, now bucket 0" in line, text
+        assert "rank 1 has been in backward for" in line, text
+        assert "last gradient 'second." in line and "without first.weight and 1 more" in line, text
+    assert "rank 0 goes on after" in lines_about(tmp_path, 0, "goes on")[0][0], text
+    assert not lines_about(tmp_path, 1, "rank 1 has waited")[0]  # who is late waits for nobody
+
+
+@BOTH
+def test_debug_names_a_rank_that_never_comes(starter, backend, tmp_path):
+    seen = outcomes(starter, "never", backend, tmp_path, STRETTO_DEBUG="1")
+    waits, text = lines_about(tmp_path, 0, "rank 1 has been in backward")
+    assert len(waits) >= 2, text
+    assert not lines_about(tmp_path, 0, "goes on")[0], text
+    assert seen[0]["type"] == "Timeout", seen

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <thread>
 #include <vector>
@@ -21,6 +23,7 @@ namespace {
 std::vector<TensorSpec> model() {
   std::vector<TensorSpec> tensors;
   constexpr auto kSizes = std::to_array<std::int64_t>({10, 2000, 1, 0, 1500, 777, 64, 4096, 3});
+  tensors.reserve(kSizes.size() + 2);
   int number = 0;
   for (const std::int64_t size : kSizes) {
     tensors.push_back({"t" + std::to_string(number++), DType::kF32, {size}});
@@ -501,6 +504,36 @@ TEST(Session, WaitForOneGradient) {
     EXPECT_EQ(std::memcmp(gradient.data, expected[0].data() + at, gradient.size_bytes()), 0);
     session.finish();
     EXPECT_EQ(bytes_of(session), expected[0]);
+  });
+}
+
+TEST(Session, AwaitedTellsAnotherThreadForWhichBucketARankWaits) {
+  std::atomic<bool> seen = false;
+  run_threads(2, test_options(), [&](Communicator& communicator) {
+    const Plan plan = uniform_plan(model(), Bytes(4000));
+    Session session(communicator, plan);
+    EXPECT_EQ(session.awaited(), std::nullopt);
+    if (communicator.rank() == 1) {
+      while (!seen) {  // holds the other rank up
+        std::this_thread::yield();
+      }
+      ready_in_order(session);
+      session.finish();
+      return;
+    }
+    std::thread watcher([&] {
+      std::optional<std::size_t> bucket;
+      while (!bucket) {
+        std::this_thread::yield();
+        bucket = session.awaited();
+      }
+      EXPECT_LT(*bucket, plan.buckets.size());
+      seen = true;
+    });
+    ready_in_order(session);
+    session.finish();
+    watcher.join();
+    EXPECT_EQ(session.awaited(), std::nullopt);
   });
 }
 

@@ -64,7 +64,10 @@ class Join:
         size, rank = self._reducer.communicator.size, self._reducer.communicator.rank
         mine = torch.zeros(2 * size, dtype=torch.int64)
         mine[rank], mine[size + rank] = samples, int(reduces)
+        before = self._reducer.doing
+        self._reducer.now("word of who has data, as join() asks", waits=True)
         self._reducer.communicator.all_reduce(mine.data_ptr(), mine.numel(), "i64", "sum")
+        self._reducer.doing = before
         told = mine.tolist()
         counts = told[:size]
         active = [r for r in range(size) if counts[r] > 0]

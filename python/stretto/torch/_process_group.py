@@ -124,7 +124,7 @@ class GroupLink:
         self.group = group
         self.rank = dist.get_rank(group)
         store = dist.distributed_c10d._get_default_store()
-        self._store = dist.PrefixStore(f"stretto/{name}", store)
+        self.store = dist.PrefixStore(f"stretto/{name}", store)
         self._communicator: Optional[_core.Communicator] = None
         self._waiting = threading.Event()
         self._closed = False
@@ -139,7 +139,7 @@ class GroupLink:
         """First writer wins."""
         word = json.dumps([self.rank, error.code, error.message, error.where, error.found, error.expected, error.help])
         try:
-            self._store.compare_set("abort", "", word)
+            self.store.compare_set("abort", "", word)
         except Exception:  # the store's host may be the rank that died
             pass
 
@@ -158,9 +158,9 @@ class GroupLink:
         if self._found is not None:
             return self._found
         try:
-            if not self._store.check(["abort"]):
+            if not self.store.check(["abort"]):
                 return None
-            rank, code, message, where, found, expected, help = json.loads(self._store.get("abort").decode())
+            rank, code, message, where, found, expected, help = json.loads(self.store.get("abort").decode())
         except Exception:
             return None
         if rank == self.rank:

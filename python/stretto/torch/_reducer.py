@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import time
 import warnings
-from typing import Any, Callable, Iterable, Optional, Sequence
+from typing import Any, Callable, Iterable, NamedTuple, Optional, Sequence
 
 import torch
 
@@ -14,6 +14,7 @@ from .. import _core
 from ..errors import BackendError, Error, InvalidArgument, NeverReady, ReadyTwice
 from ._memory import broadcast_tensors, laid_out_like, layout_text, over_memory, real_dtype, spec_of
 from ._process_group import GroupLink
+from ._watch import Watch, wanted
 
 # Steps whose order of gradients is compared with the plan's; afterwards every 1000th.
 _CHECKED_STEPS = (1, 10, 100)
@@ -37,6 +38,15 @@ class Tracked:
         self.fired = 0  # of them, so far
         self.used = False  # in any micro-batch since the last finished step
         self.warned_sparse = False
+
+
+class Doing(NamedTuple):
+    """What a rank does, for other threads and ranks to see; replaced as a whole."""
+
+    what: str
+    since_ns: int
+    waits: bool = False
+    root: Optional[int] = None  # the rank waited for, if it is not all of them
 
 
 class _EndOfBackward:
@@ -103,7 +113,13 @@ class Reducer:
         self._forward_end_ns = 0
         self._step_end_ns = 0
         self._failure: Optional[Error] = None
+        self.schedule = schedule
+        self.doing = Doing("setting up", time.monotonic_ns())
+        self.arrived: list[int] = []  # of tracked, in the open or last backward; kept if there is a watch
+        self.watch: Optional[Watch] = None
         self._agree_on_model()
+        if communicator.broadcast_text("watch" if wanted() else "", 0):
+            self.watch = Watch(self)
         self._install_hooks(self._hook_that_learns)
 
     # ---- set-up ----
@@ -140,7 +156,17 @@ class Reducer:
     def _install_hooks(self, make: Callable[[Tracked], Callable[[torch.Tensor], None]]) -> None:
         for handle in self._hooks:
             handle.remove()
-        self._hooks = [t.parameter.register_post_accumulate_grad_hook(make(t)) for t in self.tracked]
+        hooks = [make(t) for t in self.tracked]
+        if self.watch is not None:
+            hooks = [self._noted(i, hook) for i, hook in enumerate(hooks)]
+        self._hooks = [t.parameter.register_post_accumulate_grad_hook(h) for t, h in zip(self.tracked, hooks)]
+
+    def _noted(self, position: int, hook: Callable[[torch.Tensor], None]) -> Callable[[torch.Tensor], None]:
+        def noted(parameter: torch.Tensor) -> None:
+            hook(parameter)
+            self.arrived.append(position)
+
+        return noted
 
     def _hook_that_learns(self, t: Tracked) -> Callable[[torch.Tensor], None]:
         position = self.tracked.index(t) if len(self.tracked) < 64 else self._positions()[id(t)]
@@ -178,6 +204,9 @@ class Reducer:
 
     # ---- one step ----
 
+    def now(self, what: str, waits: bool = False, root: Optional[int] = None) -> None:
+        self.doing = Doing(what, time.monotonic_ns(), waits, root)
+
     def check_usable(self) -> None:
         if self._failure is not None:
             raise BackendError(
@@ -193,10 +222,12 @@ class Reducer:
         if self.session is not None and self._record and self._step_end_ns:
             self.session.record("optimizer", "optimizer and data", self._step_end_ns, now)
             self._step_end_ns = 0
+        self.now("forward")
         return now
 
     def end_forward(self, begin_ns: int) -> None:
         self._forward_end_ns = time.monotonic_ns()
+        self.now("between forward and backward")
         if self.session is not None and self._record:
             self.session.record("forward", "forward", begin_ns, self._forward_end_ns)
 
@@ -208,6 +239,8 @@ class Reducer:
         self._held = held_in_forward or self.no_sync
         self._open = not self._held
         self._fired_any = False
+        self.arrived = []
+        self.now("backward")
         self._observing = self._is_observed_step()
         self._fast = (
             self._open
@@ -298,6 +331,7 @@ class Reducer:
     def _fail(self, error: Error) -> None:
         """Remembers it, and tells the peers."""
         self._failure = error
+        self.now("failed")
         if self.link is not None:
             self.link.publish(error)
         self.communicator.abort(error.code, error.message, error.where, error.help, self.steps)
@@ -307,6 +341,7 @@ class Reducer:
         if held or not was_open:
             if held and self.session is not None and self._record:
                 self.session.record("backward", "backward", self._forward_end_ns, time.monotonic_ns())
+            self.now("between steps (optimizer and data)")
             return
         if not self._fired_any and (self.session is None or self.session.last_ready < 0):
             return  # no parameter's gradient was asked for: torch.autograd.grad()
@@ -314,6 +349,7 @@ class Reducer:
 
     def finish(self) -> None:
         """Everything of this rank is accumulated: reduce what is not yet on its way, and wait."""
+        self.now("the mean of the gradients", waits=True)
         if self.session is None:
             self._guarded(self._learn)
         else:
@@ -328,6 +364,7 @@ class Reducer:
             error = in_pytorch_words(thrown)
             reason = self.link.reason() if self.link is not None else None
             self._failure = reason or error
+            self.now("failed")
             if self.link is not None and reason is None:
                 self.link.publish(error)
             raise (reason or error) from None
@@ -378,6 +415,7 @@ class Reducer:
                 t.used = False
         self.steps += 1
         self._step_end_ns = time.monotonic_ns()
+        self.now("between steps (optimizer and data)")
         if self._observing:
             self._observing = False
             self._relearn_if_late()
@@ -468,7 +506,10 @@ class Reducer:
     # ---- the rest ----
 
     def broadcast(self, tensors: Iterable[torch.Tensor], root: int = 0) -> None:
+        before = self.doing
+        self.now(f"rank {root}'s buffers and weights", waits=True, root=root)
         broadcast_tensors(self.communicator, list(tensors), root)
+        self.doing = before
 
     def shadow_step(self) -> None:
         """Takes part in a step of ranks that still have data, with zeros."""

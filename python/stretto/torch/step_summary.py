@@ -8,6 +8,15 @@ from typing import Any, Optional, Sequence
 from .. import _core
 
 
+def some_words(names: Sequence[str]) -> str:
+    """The first of them by name, the others by number."""
+    return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")
+
+
+def bucket_words(bucket: int, names: Sequence[str]) -> str:
+    return f"bucket {bucket}" + (f" ({some_words(names)})" if names else "")
+
+
 class StepSummary:
     """Exposed communication per step, in words and numbers; `str()` is one line."""
 
@@ -34,11 +43,7 @@ class StepSummary:
         return max(exposed, key=lambda b: b.exposed_share_s).bucket if exposed else None
 
     def bucket_name(self, bucket: int) -> str:
-        if bucket >= len(self._tensors):
-            return f"bucket {bucket}"
-        names = self._tensors[bucket]
-        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-        return f"bucket {bucket} ({names[0]}{more})"
+        return bucket_words(bucket, self._tensors[bucket] if bucket < len(self._tensors) else [])
 
     def metrics(self) -> dict[str, float]:
         """Numbers for a tracker: times in ms, ratios from 0 to 1. What is undefined is left out."""
