@@ -75,15 +75,46 @@ void at_exit(int exit_code, void* /*unused*/) {
   }
 }
 
-// Told to leave lost ranks to the others (-disable-auto-cleanup), MPICH's mpirun reports one by
-// SIGUSR1. MPICH 4.0's own handler of it ends this process as well (in its next call), and so does
-// the default. `before` is how the program had it.
-void survive_report_of_lost_rank([[maybe_unused]] const struct sigaction& before) {
-#ifdef MPICH_VERSION
-  if (before.sa_handler == SIG_DFL) {  // else the program has a use for it
+// Ignores a signal, unless the program has a use for it.
+void ignore_unless_used(int signal, const struct sigaction& before) {
+  if (before.sa_handler == SIG_DFL) {
     struct sigaction ignore {};
     ignore.sa_handler = SIG_IGN;
-    sigaction(SIGUSR1, &ignore, nullptr);
+    sigaction(signal, &ignore, nullptr);
+  }
+}
+
+// What ends a process by default when another rank is lost, though MPI goes on:
+// - SIGPIPE: Open MPI writes to the lost rank's socket;
+// - SIGUSR1: told to leave lost ranks to the others (-disable-auto-cleanup), MPICH's mpirun reports
+//   one so. MPICH 4.0's own handler of it ends this process as well (in its next call).
+// Made before MPI_Init, which installs that handler.
+class Survival {
+ public:
+  Survival() {
+    sigaction(SIGPIPE, nullptr, &pipe_);
+    sigaction(SIGUSR1, nullptr, &user_);
+  }
+  void of_lost_ranks() const {
+    ignore_unless_used(SIGPIPE, pipe_);
+#ifdef MPICH_VERSION
+    ignore_unless_used(SIGUSR1, user_);
+#endif
+  }
+
+ private:
+  struct sigaction pipe_ {};
+  struct sigaction user_ {};
+};
+
+// Open MPI 4.1 over TCP may never return from a call once a peer was killed in the middle of
+// traffic: it enters an event into its list twice, and goes round in it. With a progress thread of
+// its own only that thread is lost, at a price in latency; so it gets one where survivors count.
+void keep_calls_returning() {
+#ifdef OPEN_MPI
+  const char* const recovery = std::getenv("OMPI_MCA_orte_enable_recovery");
+  if (recovery != nullptr && std::strcmp(recovery, "0") != 0) {
+    setenv("OMPI_MCA_btl_tcp_progress_thread", "1", 0);  // unless the user has said
   }
 #endif
 }
@@ -104,13 +135,13 @@ int initialize(int* multiple) {
   if (initialized != 0) {
     code = MPI_Query_thread(&provided);
   } else {
-    struct sigaction before {};
-    sigaction(SIGUSR1, nullptr, &before);
+    const Survival survival;
+    keep_calls_returning();
     code = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided);
     if (code == MPI_SUCCESS) {
       finalize_at_exit = true;
       on_exit(&at_exit, nullptr);
-      survive_report_of_lost_rank(before);
+      survival.of_lost_ranks();
     }
   }
   *multiple = provided >= MPI_THREAD_MULTIPLE ? 1 : 0;
