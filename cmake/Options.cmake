@@ -29,7 +29,7 @@ endif()
 if(STRETTO_FUZZ)
   if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
     message(FATAL_ERROR "STRETTO_FUZZ needs libFuzzer, which comes with clang; found "
-                        "${CMAKE_CXX_COMPILER_ID}. Use: cmake --preset fuzz")
+                        "${CMAKE_CXX_COMPILER_ID}. Use: cmake --preset asan")
   endif()
   target_compile_options(stretto_options INTERFACE -fsanitize=fuzzer-no-link)
 endif()

@@ -11,6 +11,7 @@
 
 #include <gtest/gtest.h>
 
+#include "stretto/base/instruction_set.hpp"
 #include "stretto/comm/emulate/emulated_links.hpp"
 #include "stretto/comm/kernel/reduce.hpp"
 #include "world.hpp"
@@ -255,11 +256,10 @@ bool is_nan(DType dtype, const std::byte* at) {
 TEST(ReduceKernels, AllInstructionSetsGiveTheSameBits) {
   std::vector<const detail::ReduceKernels*> tables = {&detail::kReduceBaseline};
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")) {
+  if (best_instruction_set() >= InstructionSet::kV3) {
     tables.push_back(&detail::kReduceV3);
   }
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512vl")) {
+  if (best_instruction_set() >= InstructionSet::kV4) {
     tables.push_back(&detail::kReduceV4);
   }
 #endif

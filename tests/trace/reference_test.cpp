@@ -229,6 +229,36 @@ TEST_P(Reference, EveryValueToTheNanosecond) {
   expect_kernels(trace, expected());
 }
 
+void expect_within_1_ns(std::int64_t found, std::int64_t published) {
+  EXPECT_LE(std::abs(found - published), 1) << found << ", published " << published;
+}
+
+/// What TraceLens' own reports say of two traces in its repository, whose definitions of these are
+/// ours. It computes in floating-point microseconds and prints ms with six decimals: 1 ns apart.
+TEST(Published, TraceLens) {
+  struct Report {
+    const char* file;
+    std::int64_t compute_ns, exposed_copies_ns, busy_ns, idle_ns, span_ns;
+  };
+  for (const Report& report :
+       {Report{"tracelens_h100_bert_small.json.gz", 307198, 2240, 309438, 3598387, 3907825},
+        Report{"tracelens_mi300_bert_small.json.gz", 388345, 2404, 390749, 3105228, 3495976}}) {
+    SCOPED_TRACE(report.file);
+    const std::filesystem::path file = shared_traces() / report.file;
+    if (!std::filesystem::exists(file)) {
+      GTEST_SKIP() << "no " << file << " (STRETTO_SHARED_TRACES names another folder)";
+    }
+    const std::vector<DeviceTotals> devices = device_totals(read_traces({file}).timeline);
+    ASSERT_EQ(devices.size(), 1U);
+    const std::int64_t busy_ns = devices[0].span_ns - devices[0].idle_ns;
+    expect_within_1_ns(devices[0].compute_ns, report.compute_ns);
+    expect_within_1_ns(busy_ns, report.busy_ns);
+    expect_within_1_ns(busy_ns - devices[0].compute_ns, report.exposed_copies_ns);
+    expect_within_1_ns(devices[0].idle_ns, report.idle_ns);
+    expect_within_1_ns(devices[0].span_ns, report.span_ns);
+  }
+}
+
 /// `14.31 / 15.14; 506512 / 113012 / 41026 / 660550`: overlap without and with the last step, then
 /// idle, compute, non-compute and kernel time with it. What HTA 0.6.1 printed of these files.
 TEST_P(Reference, AsHtaPrintsIt) {
