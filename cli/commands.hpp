@@ -29,6 +29,7 @@ using Action = std::function<int(const Context&)>;
 [[nodiscard]] Action add_simulate(CLI::App& app);
 [[nodiscard]] Action add_train(CLI::App& app);
 [[nodiscard]] Action add_replay(CLI::App& app);
+[[nodiscard]] Action add_report(CLI::App& app);
 [[nodiscard]] Action add_run(CLI::App& app);
 
 }  // namespace stretto::cli

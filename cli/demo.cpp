@@ -26,10 +26,12 @@
 #include "stretto/comm/rank_environment.hpp"
 #include "stretto/plan/fixed_plans.hpp"
 #include "stretto/report/explanation.hpp"
+#include "stretto/report/html.hpp"
 #include "stretto/report/report.hpp"
 #include "stretto/trace/trace.hpp"
 #include "stretto/workload/mlp.hpp"
 #include "stretto/workload/train.hpp"
+#include "version.hpp"
 
 namespace stretto::cli {
 namespace {
@@ -217,7 +219,27 @@ void check_equal_weights(const std::vector<TrainResult>& results, const std::vec
   }
 }
 
+/// The same before and after as a page to look at, and the numbers of the rows between.
+Report report_page(const Context& context, const std::vector<Outcome>& outcomes) {
+  Report page;
+  page.version = kVersion;
+  page.command = command_line(context.arguments);
+  AnalyzeOptions analysis;
+  analysis.machine = machine_from_spec(kMachine);
+  for (std::size_t i = 0; i < outcomes.size(); ++i) {
+    const Outcome& outcome = outcomes[i];
+    if (i == 0 || i + 1 == outcomes.size()) {
+      page.runs.push_back(
+          {outcome.run.name, outcome.timeline, explain(outcome.timeline, analysis), {}, {}});
+    } else {
+      page.summaries.push_back({outcome.run.name, outcome.run.summary});
+    }
+  }
+  return page;
+}
+
 std::vector<std::string> write_files(const DemoFlags& flags,
+                                     const Context& context,
                                      const std::vector<Row>& all,
                                      const std::vector<Outcome>& outcomes) {
   const std::filesystem::path directory = flags.directory;
@@ -233,6 +255,9 @@ std::vector<std::string> write_files(const DemoFlags& flags,
     write(all[i].file + ".timeline.json", to_json(outcomes[i].timeline));
     write(all[i].file + ".trace.json", chrome_trace(outcomes[i].timeline));
   }
+  if (has_viewer()) {
+    write("report.html", html_report(report_page(context, outcomes)));
+  }
   return files;
 }
 
@@ -242,6 +267,13 @@ std::string picture(const Outcome& outcome) {
   options.step = typical_step(outcome.timeline);
   return fmt::format(
       "{}, a typical step:\n{}", outcome.run.name, text_timeline(outcome.timeline, options));
+}
+
+std::string page_path(const DemoFlags& flags) {
+  std::error_code failed;
+  const std::filesystem::path path = std::filesystem::path(flags.directory) / "report.html";
+  const std::filesystem::path whole = std::filesystem::absolute(path, failed);
+  return failed ? path.string() : whole.lexically_normal().string();
 }
 
 std::string headline(const Run& before, const Run& after) {
@@ -284,7 +316,7 @@ std::string report(const DemoFlags& flags,
                               std::string(kMachine),
                               TrainOptions().seed,
                               ""};
-  std::vector<std::string> files = write_files(flags, all, outcomes);
+  std::vector<std::string> files = write_files(flags, context, all, outcomes);
   const std::string result_file = (std::filesystem::path(flags.directory) / "result.json").string();
   files.push_back(result_file);
   nlohmann::ordered_json document = result_document(provenance, runs, files);
@@ -309,6 +341,9 @@ std::string report(const DemoFlags& flags,
              hash_text(results[0].weights_hash),
              results[0].accuracy) +
          file_list(files) +
+         (has_viewer()
+              ? fmt::format("open in a browser: {}\n", page_path(flags))
+              : std::string("no report.html: this build has no viewer (nodejs and npm)\n")) +
          "next: stretto replay resnet50 --emulate 4@5Gbit/s,50us   (a GPU's step, on this "
          "machine)\n";
 }

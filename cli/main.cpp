@@ -33,6 +33,7 @@ constexpr std::array kCommands = {
     Command{"measure", add_measure},
     Command{"doctor", add_doctor},
     Command{"diff", add_diff},
+    Command{"report", add_report},
     Command{"convert", add_convert},
     Command{"demo", add_demo},
     Command{"train", add_train},

@@ -65,6 +65,10 @@ bool has_rank(const TraceFile& file, std::uint32_t rank) {
 
 void TraceOptions::add_to(CLI::App& app) {
   app.add_option("TRACE", paths, "Files, or directories of them: one file per rank")->required();
+  add_reading_to(app);
+}
+
+void TraceOptions::add_reading_to(CLI::App& app) {
   app.add_option("--comm-regex",
                  comm_regex,
                  "Kernels whose name matches are communication (may be given again)")

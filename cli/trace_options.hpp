@@ -21,6 +21,8 @@ struct TraceOptions {
   bool no_align = false;
 
   void add_to(CLI::App& app);
+  /// How to read, without what: for commands that read other files too.
+  void add_reading_to(CLI::App& app);
   /// Reads them; clocks of ranks are aligned unless that is off. Draws progress on a terminal.
   [[nodiscard]] Trace read(bool quiet) const;
 };

@@ -947,6 +947,49 @@ class Run(CliTest):
         self.assertEqual(stretto("run", "-n", 1, "--", "no-such-program-here").returncode, 5)
 
 
+class Report(CliTest):
+    EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples" / "traces"
+
+    def report(self, *arguments):
+        """Skips in a build without a viewer, whose answer is always the same."""
+        done = stretto("report", *arguments, cwd=self.directory)
+        if done.returncode == 5 and "no viewer" in done.stderr:
+            self.assertIn("nodejs", done.stderr)
+            self.skipTest("this build has no viewer")
+        return done
+
+    def test_traces_become_one_file(self):
+        done = self.report(self.EXAMPLES, "-o", "r.html", "--lang", "zh")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("exposed communication", done.stdout.splitlines()[0])
+        page = (self.directory / "r.html").read_text()
+        self.assertIn('<html lang="zh-Hans">', page)
+        self.assertEqual(self.report(self.EXAMPLES, "-o", "-", "--lang", "zh").stdout.count("<html"), 1)
+
+    def test_redacted_it_names_no_file(self):
+        traces = self.directory / "secret"
+        traces.mkdir()
+        for trace in self.EXAMPLES.glob("*.json.gz"):
+            (traces / trace.name).write_bytes(trace.read_bytes())
+        done = self.report("secret", "--redact", "-o", "r.html")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        page = (self.directory / "r.html").read_text()
+        for secret in ("secret", "gloo_ddp", str(self.directory)):
+            self.assertNotIn(secret, page)
+
+    def test_what_it_cannot_show_is_said(self):
+        (self.directory / "other.json").write_text('{"schema": "stretto.doctor/1"}')
+        (self.directory / "text.json").write_text("hello")
+        for name, code, words in (("other.json", 3, "no page for"), ("text.json", 3, ""), ("none.json", 2, "none.json")):
+            done = self.report(name, "-o", "none.html")
+            self.assertEqual(done.returncode, code, done.stderr)
+            self.assertIn(words, done.stderr)
+            self.assertFalse((self.directory / "none.html").exists())
+        done = self.report(self.EXAMPLES, "-o", "no/such/folder.html")
+        self.assertEqual(done.returncode, 5, done.stderr)
+        self.assertEqual(self.report(self.EXAMPLES, "--lang", "xx").returncode, 2)
+
+
 class Demo(CliTest):
     def test_four_rows_with_equal_weights(self):
         done = stretto(
@@ -959,9 +1002,12 @@ class Demo(CliTest):
         self.assertEqual(len({run["weights_hash"] for run in document["runs"]}), 1)
         self.assertEqual([run["schedule"] for run in document["runs"]], ["serial", "overlap", "overlap", "overlap"])
         self.assertIn("planned", document["runs"][-1]["name"])
-        self.assertEqual(len(document["files"]), 5)
-        for file in document["files"]:
+        files = [file for file in document["files"] if not file.endswith(".html")]
+        self.assertEqual(len(files), 5)
+        for file in files:
             json.loads((self.directory / file).read_text())
+        for page in set(document["files"]) - set(files):  # none in a build without a viewer
+            self.assertIn("<html", (self.directory / page).read_text())
         self.check_recorded(document["trace"])
 
     def check_recorded(self, trace):

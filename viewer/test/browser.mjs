@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+// The report in a real browser, from disk. Environment: STRETTO (the program), STRETTO_VIEWER_BINARY (where the
+// viewer was built: node_modules lie there), STRETTO_EXAMPLES (traces), and STRETTO_CHROMIUM if it is elsewhere.
+// Ends with 77 where something is missing, and says what.
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+const { STRETTO, STRETTO_VIEWER_BINARY, STRETTO_EXAMPLES } = process.env;
+const chromium = [process.env.STRETTO_CHROMIUM, '/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find(
+  (path) => path && existsSync(path),
+);
+function skip(why) {
+  console.log(`skipped: ${why}`);
+  process.exit(77);
+}
+if (!chromium) {
+  skip('no chromium (apt-get install chromium, or set STRETTO_CHROMIUM)');
+}
+if (!existsSync(join(STRETTO_VIEWER_BINARY, 'node_modules', 'playwright-core'))) {
+  skip(`no playwright-core in ${STRETTO_VIEWER_BINARY}: this build has no viewer`);
+}
+const require = createRequire(join(STRETTO_VIEWER_BINARY, 'package.json'));
+const playwright = require('playwright-core');
+const axe = readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
+
+const folder = mkdtempSync(join(tmpdir(), 'stretto-viewer-'));
+const stretto = (...args) => execFileSync(STRETTO, args, { cwd: folder, encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] });
+const at = (name) => join(folder, name);
+
+// ---- what is looked at ---------------------------------------------------------------------------
+
+const examples = readdirSync(STRETTO_EXAMPLES).filter((name) => name.endsWith('.json.gz')).map((name) => join(STRETTO_EXAMPLES, name));
+stretto('report', ...examples, '-o', 'gloo.html');
+stretto('report', ...examples, '--redact', '-o', 'redacted.html');
+
+/** A kineto trace of one rank: names that want out, many kernels, three steps. */
+const hostile = [
+  '</script><script>window.broken=1</script>',
+  '<img src=x onerror="window.broken=1">',
+  '\u202eltr\u2066 --> & \' "',
+  'x'.repeat(10_000),
+];
+function trace(rank) {
+  const events = [];
+  for (let step = 0; step < 3; step++) {
+    const begin = step * 20_000;
+    events.push({ ph: 'X', cat: 'user_annotation', name: `ProfilerStep#${step}`, pid: 1, tid: 1, ts: begin, dur: 18_000 });
+    for (let i = 0; i < 100; i++) {
+      events.push({ ph: 'X', cat: 'kernel', name: hostile[i % 4], pid: 0, tid: 7, ts: begin + 100 + i * 80, dur: 60, args: { device: rank, stream: 7 } });
+    }
+    for (let i = 0; i < 4; i++) {
+      events.push({
+        ph: 'X', cat: 'kernel', name: 'ncclDevKernel_AllReduce_Sum_f32_RING_LL', pid: 0, tid: 8, ts: begin + 4000 + i * 3000, dur: 2800,
+        args: { device: rank, stream: 8, 'Collective name': 'allreduce', 'In msg nelems': 1 << (18 + i), 'Out msg nelems': 1 << (18 + i), 'Group size': 2, dtype: 'Float', 'Process Group Name': hostile[1], 'Process Group Ranks': '[0, 1]' },
+      });
+    }
+  }
+  return JSON.stringify({ schemaVersion: 1, distributedInfo: { backend: 'nccl', rank, world_size: 2 }, traceEvents: events });
+}
+writeFileSync(at('rank0.json'), trace(0));
+writeFileSync(at('rank1.json'), trace(1));
+stretto('report', 'rank0.json', 'rank1.json', '-o', 'hostile.html');
+stretto('convert', 'rank0.json', 'rank1.json', '-o', 'a.timeline.json');
+stretto('report', 'a.timeline.json', ...examples, '-o', 'two.html', '--lang', 'zh');
+const whole = readFileSync(at('hostile.html'), 'utf8');
+writeFileSync(at('cut.html'), whole.replace(/(id="data">.{2000}).*?<\/script>/s, '$1</script>'));
+
+const browser = await playwright.chromium.launch({
+  executablePath: chromium,
+  args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'],
+});
+
+/** A page of a report, that fails the test on any error or refusal it sees. */
+async function open(file, hash, options = {}) {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
+  const page = await context.newPage();
+  page.setDefaultTimeout(15_000);
+  const seen = [];
+  page.on('console', (message) => ['error', 'warning'].includes(message.type()) && seen.push(message.text()));
+  page.on('pageerror', (error) => seen.push(String(error)));
+  page.on('request', (request) => request.url().startsWith('http') && seen.push(`asked for ${request.url()}`));
+  await page.goto(`file://${at(file)}#${hash}`);
+  return { page, close: async () => { assert.deepEqual(seen, []); await context.close(); } };
+}
+
+const tests = [];
+const test = (name, run) => tests.push([name, run]);
+const names = ['overview', 'timeline', 'buckets', 'ranks', 'data'];
+
+// ---- what it must do -----------------------------------------------------------------------------
+
+const all = { type: 'tag', values: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'] };
+const colors = { type: 'rule', values: ['color-contrast'] };
+for (const [width, colorScheme, lang, rules] of [
+  [1920, 'light', 'en', all],
+  [360, 'dark', 'zh', all],
+  // What these can break beside the two before is colour.
+  [360, 'light', 'zh', colors],
+  [1920, 'dark', 'en', colors],
+]) {
+  test(`every page fits and is accessible: ${width} px, ${colorScheme}, ${lang}`, async () => {
+    const { page, close } = await open('hostile.html', `p=overview&lang=${lang}`, { viewport: { width, height: 900 }, colorScheme });
+    await page.evaluate(axe);
+    for (const [i, name] of names.entries()) {
+      await page.click(`nav a:nth-child(${i + 1})`);
+      await page.waitForSelector(`nav a:nth-child(${i + 1})[aria-current]`);
+      assert.equal(await page.getAttribute('html', 'lang'), lang === 'zh' ? 'zh-Hans' : 'en');
+      assert.ok((await page.evaluate(() => document.documentElement.scrollWidth)) <= width, `${name} is wider than the window`);
+      assert.equal(await page.evaluate(() => window.broken), undefined);
+      const { violations } = await page.evaluate((rules) => window.axe.run('#app', { runOnly: rules }), rules);
+      assert.deepEqual(violations.map((v) => `${name}: ${v.id}: ${v.nodes.map((n) => n.html.slice(0, 200)).join('\n')}`), []);
+    }
+    await close();
+  });
+}
+
+test('hostile names are text', async () => {
+  const { page, close } = await open('hostile.html', 'p=timeline');
+  await page.click('details summary');
+  const shown = await page.textContent('details');
+  assert.ok(shown.includes('ncclDevKernel'));
+  await page.goto(`file://${at('hostile.html')}#p=ranks`);
+  await page.waitForSelector('h1:has-text("Ranks")');
+  assert.ok((await page.textContent('main')).includes('<img src=x'));
+  assert.equal(await page.locator('img').count(), 0);
+  assert.equal(await page.evaluate(() => window.broken), undefined);
+  await close();
+});
+
+test('the numbers of an area are those of the analysis', async () => {
+  const { page, close } = await open('hostile.html', 'p=timeline&t=0-18');
+  await page.focus('canvas');
+  await page.keyboard.press('f');
+  await page.keyboard.press('m');
+  const cells = await page.locator('#content table tbody tr:first-child td').allTextContents();
+  // Three steps of 100 kernels of 60 us, and 4 collectives of 2.8 ms.
+  assert.deepEqual(cells.slice(0, 3), ['0', '18.0 ms', '33.6 ms']);
+  await close();
+});
+
+test('keyboard only: to every page, along the timeline, and out again', async () => {
+  const { page, close } = await open('hostile.html', 'p=overview');
+  await page.waitForSelector('nav a');
+  const focused = () => page.evaluate(() => document.activeElement?.textContent ?? '');
+  const until = async (text) => {
+    for (let i = 0; i < 30; i++) {
+      await page.keyboard.press('Tab');
+      if ((await focused()) === text) {
+        return;
+      }
+    }
+    assert.fail(`Tab never came to ${text}`);
+  };
+  await until('Timeline');
+  await page.keyboard.press('Enter');
+  await page.waitForSelector('canvas');
+  for (let i = 0; i < 40 && !(await page.evaluate(() => document.activeElement?.tagName === 'CANVAS')); i++) {
+    await page.keyboard.press('Tab');
+  }
+  await page.keyboard.press('n');
+  const first = await page.textContent('.info');
+  assert.ok(first.includes('ncclDevKernel') && first.includes('rank 0'), first);
+  await page.keyboard.press('n');
+  assert.notEqual(await page.textContent('.info'), first);
+  await page.keyboard.press('ArrowDown');
+  assert.ok((await page.textContent('.info')).includes('rank 1'));
+  const before = page.url();
+  await page.keyboard.press('+');
+  assert.notEqual(page.url(), before);
+  await page.keyboard.press('Escape');
+  await page.keyboard.press('Tab');
+  assert.notEqual(await page.evaluate(() => document.activeElement?.tagName), 'CANVAS');
+  await close();
+});
+
+test('pointer: a bar says what it is, a drag moves, Shift and a drag select, the wheel zooms', async () => {
+  const { page, close } = await open('hostile.html', 'p=timeline&t=0-60');
+  await page.waitForSelector('canvas');
+  const box = await page.locator('canvas').first().boundingBox();
+  const y = box.y + 22 + 4 + 17 + 8;
+  await page.mouse.click(box.x + 64 + ((box.width - 64) * 5) / 60, y);
+  assert.ok((await page.textContent('.info')).includes('ncclDevKernel'));
+  await page.keyboard.down('Shift');
+  await page.mouse.move(box.x + 200, y);
+  await page.mouse.down();
+  await page.mouse.move(box.x + 500, y, { steps: 3 });
+  await page.mouse.up();
+  await page.keyboard.up('Shift');
+  assert.equal(await page.locator('#content table tbody tr').count(), 2);
+  const window = () => new URLSearchParams(page.url().split('#')[1]).get('t');
+  await page.mouse.wheel(0, -300);
+  await page.waitForFunction(() => new URLSearchParams(location.hash.slice(1)).get('t') !== '0-60');
+  const zoomed = window();
+  await page.mouse.move(box.x + 500, y);
+  await page.mouse.down();
+  await page.mouse.move(box.x + 400, y, { steps: 3 });
+  await page.mouse.up();
+  assert.notEqual(window(), zoomed);
+  await close();
+});
+
+test('a bucket leads to its collectives', async () => {
+  const { page, close } = await open('hostile.html', 'p=buckets');
+  await page.click('tbody tr:first-child a');
+  await page.waitForSelector('canvas');
+  assert.ok(page.url().includes('p=timeline') && page.url().includes('b=0'));
+  await close();
+});
+
+test('two runs: one is chosen, both are compared; language and theme switch', async () => {
+  const { page, close } = await open('two.html', 'p=overview');
+  await page.waitForSelector('#content h1');
+  assert.equal(await page.getAttribute('html', 'lang'), 'zh-Hans');
+  await page.selectOption('select[aria-label="语言"]', 'en');
+  assert.equal(await page.getAttribute('html', 'lang'), 'en');
+  const before = await page.textContent('h1');
+  await page.selectOption('select[aria-label="Run"]', '1');
+  await page.waitForFunction((text) => document.querySelector('h1').textContent !== text, before);
+  await page.selectOption('select[aria-label="Theme"]', 'dark');
+  assert.equal(await page.getAttribute('html', 'data-theme'), 'dark');
+  assert.equal(await page.locator('#content table tbody tr').count(), 2);
+  await close();
+});
+
+test('downloads hold what they say', async () => {
+  const { page, close } = await open('hostile.html', 'p=data');
+  const save = async (text) => {
+    const [download] = await Promise.all([page.waitForEvent('download'), page.click(`button:has-text("${text}")`)]);
+    return readFileSync(await download.path(), 'utf8');
+  };
+  const json = JSON.parse(await save('JSON'));
+  assert.equal(json.schema, 'stretto.report/1');
+  assert.equal((await save('Ranks')).split('\r\n')[0], 'rank,step_s,compute_s,communication_s,exposed_s');
+  await page.goto(`file://${at('hostile.html')}#p=timeline`);
+  await page.waitForSelector('canvas');
+  const svg = await save('SVG');
+  assert.ok(svg.startsWith('<svg') && !svg.includes('<img') && svg.includes('url(#hatch)'));
+  await close();
+});
+
+test('no script: the answer, a picture and tables', async () => {
+  const { page, close } = await open('gloo.html', '', { javaScriptEnabled: false });
+  assert.ok((await page.textContent('.verdict')).startsWith('exposed communication'));
+  assert.equal(await page.locator('svg.still').count(), 1);
+  assert.ok(await page.isVisible('table'));
+  await close();
+});
+
+test('a file that was cut off gives a sentence and what can be read', async () => {
+  const { page, close } = await open('cut.html', 'p=timeline');
+  assert.ok((await page.textContent('.alert')).includes('cannot be read'));
+  assert.ok(await page.isVisible('svg.still'));
+  await close();
+});
+
+test('a foreign file dropped on the page gives a sentence, a report opens', async () => {
+  const { page, close } = await open('hostile.html', 'p=overview');
+  const drop = (name, text) => page.evaluate(([name, text]) => {
+    const data = new DataTransfer();
+    data.items.add(new File([text], name));
+    document.body.dispatchEvent(new DragEvent('drop', { dataTransfer: data, bubbles: true, cancelable: true }));
+  }, [name, text]);
+  await page.waitForSelector('#content h1');
+  await drop('a.json', '{"traceEvents": []}');
+  await page.waitForSelector('.toast');
+  assert.ok((await page.textContent('.toast')).includes('a.json is no Stretto report'));
+  const before = await page.textContent('h1');
+  await drop('b.html', readFileSync(at('gloo.html'), 'utf8'));
+  await page.waitForFunction((text) => document.querySelector('h1').textContent !== text, before);
+  await close();
+});
+
+test('redacted: no name of the program, its files or its user', async () => {
+  const text = readFileSync(at('redacted.html'), 'utf8');
+  for (const secret of ['gloo_ddp', STRETTO_EXAMPLES, 'AddmmBackward']) {
+    assert.ok(!text.includes(secret), `holds ${secret}`);
+  }
+  const { page, close } = await open('redacted.html', 'p=overview');
+  assert.ok((await page.textContent('main')).includes('were replaced'));
+  await close();
+});
+
+test('reduced motion: nothing moves by itself', async () => {
+  const { page, close } = await open('hostile.html', 'p=timeline', { reducedMotion: 'reduce' });
+  await page.waitForSelector('canvas');
+  assert.equal(await page.evaluate(() => document.getAnimations().length), 0);
+  await close();
+});
+
+let failed = 0;
+const only = process.argv[2];
+for (const [name, run] of tests.filter(([name]) => !only || name.includes(only))) {
+  const started = Date.now();
+  try {
+    await run();
+    console.log(`ok      ${name} (${((Date.now() - started) / 1000).toFixed(1)} s)`);
+  } catch (error) {
+    failed++;
+    console.log(`FAILED  ${name}\n${error.stack ?? error}`);
+  }
+}
+await browser.close();
+rmSync(folder, { recursive: true, force: true });
+console.log(`${tests.length - failed} passed, ${failed} failed`);
+process.exit(failed === 0 ? 0 : 1);
