@@ -8,6 +8,7 @@
 #include "bindings.hpp"
 #include "stretto/comm/callback/callback.hpp"
 #include "stretto/comm/connect.hpp"
+#include "stretto/comm/mpi/mpi.hpp"
 #include "stretto/comm/rank_environment.hpp"
 #include "stretto/comm/shm/shm.hpp"
 #include "stretto/data/machine.hpp"
@@ -190,6 +191,12 @@ void bind_communicator(nb::module_& module) {
       "connect_timeout_s"_a = 60.0,
       "emulate"_a = nb::none(),
       "Joins the job that stretto run, torchrun, mpirun or srun started this process in.",
+      nb::call_guard<nb::gil_scoped_release>());
+  module.def(
+      "connect_mpi",
+      [](double timeout_s) { return connect_mpi({.timeout = nanoseconds(timeout_s)}); },
+      "timeout_s"_a = 30.0,
+      "Joins the ranks of MPI_COMM_WORLD, which mpirun started.",
       nb::call_guard<nb::gil_scoped_release>());
   module.def(
       "connect_shm",

@@ -286,7 +286,12 @@ PlanDifference difference(const Plan& expected, const Plan& found) {
                      where, "shape " + shape_text(a.shape), "shape " + shape_text(b.shape)};
   }
   if (expected.tensors.size() != found.tensors.size()) {
-    return {"number of tensors", count(expected.tensors.size()), count(found.tensors.size())};
+    const std::size_t first = std::min(expected.tensors.size(), found.tensors.size());
+    const auto there = [&](const Plan& plan) {
+      return (first < plan.tensors.size() ? describe(plan.tensors[first]) : "none") + " (of " +
+             count(plan.tensors.size()) + " tensors)";
+    };
+    return {"tensor " + count(first), there(expected), there(found)};
   }
   for (std::size_t b = 0; b < std::min(expected.buckets.size(), found.buckets.size()); ++b) {
     if (!(expected.buckets[b] == found.buckets[b])) {

@@ -50,11 +50,14 @@ def until_seen(file):
 
 
 class Model(torch.nn.Module):
-    def __init__(self, width):
+    def __init__(self, width, dtype=torch.float32, more=False):
         super().__init__()
         self.first = torch.nn.Linear(6, width)
         self.second = torch.nn.Linear(width, 6)
         self.third = torch.nn.Linear(6, 6)
+        if more:
+            self.fourth = torch.nn.Linear(6, 6)
+        self.to(dtype)
 
     def forward(self, x, skip=False):
         x = self.second(Bad.apply(self.first(x)))
@@ -73,7 +76,9 @@ def run(how, backend, rank, folder):
     width = 7 + rank if how == "shapes" else 8
     options = {"find_unused_parameters": rank == 1} if how == "options" else {}
     timeout_s = 3 if how == "never" and rank == 0 else 30
-    model = stretto.torch.DDP(Model(width), backend=backend, timeout_s=timeout_s, **options)
+    dtype = torch.float64 if how == "types" and rank == 1 else torch.float32
+    module = Model(width, dtype, more=how == "counts" and rank == 1)
+    model = stretto.torch.DDP(module, backend=backend, timeout_s=timeout_s, **options)
     if not how.endswith("_first"):
         for _ in range(3):
             step(model)

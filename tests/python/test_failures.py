@@ -74,6 +74,14 @@ def test_models_of_different_shapes(starter, backend, tmp_path):
         assert "[8, 6]" in seen[rank]["text"] and "[7, 6]" in seen[rank]["text"]
 
 
+@pytest.mark.parametrize("how, words", [("counts", ["fourth.weight"]), ("types", ["first.weight", "f32", "f64"])])
+def test_models_of_different_parameters(starter, how, words, tmp_path):
+    seen = outcomes(starter, how, "shm", tmp_path)
+    for rank in (0, 1):
+        assert seen[rank]["type"] == "Mismatch", seen
+        assert all(word in seen[rank]["text"] for word in ["rank 1", *words]), seen
+
+
 def test_different_options(starter, tmp_path):
     seen = outcomes(starter, "options", "shm", tmp_path)
     for rank in (0, 1):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the ranks of a model are connected: shared memory, or the process group that is there."""
+"""How the ranks of a model are connected: shared memory, MPI, or the process group that is there."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .. import _core
 from ..errors import InvalidArgument, Unavailable
 from ._process_group import GroupLink, connect_process_group
 
-BACKENDS = ("auto", "shm", "process_group")
+BACKENDS = ("auto", "shm", "mpi", "process_group")
 
 
 def _group_is_up() -> bool:
@@ -62,6 +62,28 @@ def _connect_shm_of_group(group: Optional[dist.ProcessGroup], options: dict[str,
     return communicator
 
 
+def _connect_mpi(
+    group: Optional[dist.ProcessGroup], timeout_s: float, emulate: Optional[_core.Machine]
+) -> _core.Communicator:
+    if emulate is not None:
+        raise InvalidArgument("backend mpi cannot emulate a machine", "emulate", emulate.name, "backend='shm'")
+    if group is not None:
+        raise InvalidArgument(
+            "backend mpi connects the ranks of mpirun", "process_group", "a process group", "None",
+            "Use backend='process_group'.",
+        )
+    communicator = _core.connect_mpi(timeout_s)
+    if _group_is_up() and (dist.get_rank(), dist.get_world_size()) != (communicator.rank, communicator.size):
+        raise InvalidArgument(
+            "mpirun and torch.distributed number the ranks differently",
+            "backend",
+            f"rank {dist.get_rank()} of {dist.get_world_size()} in torch",
+            f"rank {communicator.rank} of {communicator.size}, as mpirun has it",
+            "Pass init_process_group() the rank and the size that mpirun gave.",
+        )
+    return communicator
+
+
 def connect(
     process_group: Optional[dist.ProcessGroup],
     backend: str,
@@ -94,9 +116,11 @@ def connect(
         return connect_process_group(process_group, timeout_s)
     if device.type != "cpu":
         raise Unavailable(
-            "shared memory reaches host memory only", "backend", f"parameters on {device}", "cpu",
+            f"backend {backend} reaches host memory only", "backend", f"parameters on {device}", "cpu",
             "Use backend='process_group'.",
         )
+    if backend == "mpi":
+        return _connect_mpi(process_group, timeout_s, emulate), None
     options = {"timeout_s": timeout_s, "emulate": emulate}
     if not up:
         return _core.connect(**options), None

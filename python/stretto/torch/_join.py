@@ -123,4 +123,5 @@ class Join:
                 reducer.shadow_step()
         # Ranks that ended early have not stepped their optimizers since.
         reducer.broadcast((t.parameter for t in reducer.tracked), self.authority)
-        reducer.broadcast(model._buffers_to_sync(), self.authority)
+        if model._buffers_travel():
+            reducer.broadcast(model._buffers_to_sync(), self.authority)

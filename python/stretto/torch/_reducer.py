@@ -49,6 +49,15 @@ class Doing(NamedTuple):
     root: Optional[int] = None  # the rank waited for, if it is not all of them
 
 
+class _Closed:
+    """Where a communicator was."""
+
+    backend = "closed"
+
+    def __init__(self, communicator: _core.Communicator) -> None:
+        self.rank, self.size = communicator.rank, communicator.size
+
+
 class _EndOfBackward:
     """Called by autograd when backward is over; dropped by it, not called, when backward failed."""
 
@@ -82,7 +91,7 @@ class Reducer:
         verify_every: int,
         record_steps: int,
     ) -> None:
-        self.communicator = communicator
+        self.communicator: Any = communicator
         self.link = link
         self.tracked = [Tracked(name, p) for name, p in parameters if p.numel() > 0]
         self.by_name = {t.name: t for t in self.tracked}
@@ -117,6 +126,7 @@ class Reducer:
         self.doing = Doing("setting up", time.monotonic_ns())
         self.arrived: list[int] = []  # of tracked, in the open or last backward; kept if there is a watch
         self.watch: Optional[Watch] = None
+        self._later: Optional[tuple[int, Callable[[], None]]] = None
         self._agree_on_model()
         if communicator.broadcast_text("watch" if wanted() else "", 0):
             self.watch = Watch(self)
@@ -175,7 +185,7 @@ class Reducer:
             if not (self._open or self._held):
                 self.begin_backward(False)
             self._fired_any = True
-            t.used = True
+            t.used = t.used or t.parameter.grad is not None  # None: autograd had an undefined gradient
             t.fired += 1
             if t.fired == 1:
                 self._order.append(position)
@@ -193,12 +203,13 @@ class Reducer:
         ready, i, view = self.session.ready, t.index, t.view
 
         def hook(parameter: torch.Tensor) -> None:
+            defined = True
             if parameter.grad is not view:
-                self._adopt(t)
+                defined = self._adopt(t)
             if self._fast:
                 ready(i)
             else:
-                self._contribution(t)
+                self._contribution(t, defined)
 
         return hook
 
@@ -210,7 +221,7 @@ class Reducer:
     def check_usable(self) -> None:
         if self._failure is not None:
             raise BackendError(
-                "this model's ranks have failed before",
+                "this model was closed, or its ranks have failed before",
                 f"rank {self.communicator.rank}",
                 self._failure.message,
                 "",
@@ -261,7 +272,7 @@ class Reducer:
     def _is_observed_step(self) -> bool:
         return self._given_plan is None and not self.in_join and (self.steps in _CHECKED_STEPS or (self.steps > 0 and self.steps % 1000 == 0))
 
-    def _contribution(self, t: Tracked) -> None:
+    def _contribution(self, t: Tracked, defined: bool) -> None:
         if not (self._open or self._held):
             self.begin_backward(False)
             if self._fast:
@@ -269,7 +280,7 @@ class Reducer:
                 self.session.ready(t.index)
                 return
         self._fired_any = True
-        t.used = True
+        t.used = t.used or defined
         t.fired += 1
         if self._held:
             return
@@ -285,13 +296,18 @@ class Reducer:
             t.view.mul_(self.factor)
         self.session.ready(t.index)
 
-    def _adopt(self, t: Tracked) -> None:
-        """Autograd (or the user) put the gradient somewhere else, as after zero_grad(set_to_none=True)."""
+    def _adopt(self, t: Tracked) -> bool:
+        """Autograd (or the user) put the gradient somewhere else, as after zero_grad(set_to_none=True).
+
+        Whether there is one: a function's backward may have given None, which is zeros to the other ranks.
+        """
         gradient = t.parameter.grad
         assert t.view is not None
         if gradient is None:
             t.view.zero_()
-            return
+            if not self.find_unused:
+                t.parameter.grad = t.view
+            return False
         if gradient.layout != torch.strided:
             if not t.warned_sparse:
                 t.warned_sparse = True
@@ -305,6 +321,7 @@ class Reducer:
         with torch.no_grad():
             t.view.copy_(gradient)
             t.parameter.grad = t.view
+        return True
 
     def _backward_failed(self) -> None:
         """An exception is on its way through backward: the other ranks shall not wait for the rest of it."""
@@ -419,6 +436,13 @@ class Reducer:
         if self._observing:
             self._observing = False
             self._relearn_if_late()
+        if self._later is not None and self.steps == self._later[0]:
+            self._later[1]()
+            self._later = None
+
+    def after_steps(self, steps: int, do: Callable[[], None]) -> None:
+        """Calls `do` once, when so many are finished."""
+        self._later = (steps, do)
 
     # ---- the order of gradients, and plans ----
 
@@ -458,7 +482,7 @@ class Reducer:
             address, _ = session.gradient(index)
             flat = over_memory(address, spec.elements, real_dtype(t.parameter.dtype), session)
             t.index, t.real_view, t.view = index, flat, laid_out_like(flat, t.parameter)
-            if t.parameter.grad is not None:
+            if t.parameter.grad is not None or t.fired:
                 self._adopt(t)
         self._install_hooks(self._hook_that_reduces)
 
@@ -534,9 +558,18 @@ class Reducer:
         self._guarded(lambda: (session.finish(), self._after_step()))
 
     def close(self) -> None:
+        """Leaves the job; gradients stay, as copies of what they were views of."""
         for handle in self._hooks:
             handle.remove()
         self._hooks = []
+        for t in self.tracked:
+            if t.view is not None and t.parameter.grad is t.view:
+                t.parameter.grad = t.view.clone()
+            t.view = t.real_view = None
+        self._failure = self._failure or Error("this model was closed")
+        self.session = None
+        self.communicator = _Closed(self.communicator)
+        self.now("closed")
         if self.link is not None:
             self.link.close()
 

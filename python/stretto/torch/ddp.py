@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import dataclasses
 import os
 import warnings
+import weakref
 from typing import Any, Iterator, Optional, Sequence, Union
 
 import torch
@@ -15,8 +17,10 @@ import torch.distributed as dist
 from .. import _core, load_machine
 from ..errors import InvalidArgument, Unavailable
 from ._backend import connect
+from ._compiled import LATE_SHARE, first_gradient_at, is_compiled, is_compiling, warn_of_compilation
 from ._join import Join
 from ._reducer import Reducer
+from .scaling import watch_world_size
 from .step_summary import StepSummary
 
 _MIB = 1 << 20
@@ -37,14 +41,21 @@ def _tensors_in(value: Any) -> Iterator[torch.Tensor]:
             yield from _tensors_in(getattr(value, field.name))
 
 
+def _close_if_there(model: "weakref.ref[DDP]") -> None:
+    found = model()
+    if found is not None:
+        found.close()
+
+
 class DDP(torch.nn.Module):
     """Trains a module on all ranks with the mean of their gradients, which travel while backward computes.
 
     Keywords with the names of DistributedDataParallel's mean the same; gradients are always views into the
     buckets (gradient_as_bucket_view), so step t's `.grad` tensors are step t+1's. New ones:
 
-    backend: "shm" (ranks of one host, CPU parameters), "process_group", or "auto": the process group that is
-        given, else shared memory where it will do, else the default process group.
+    backend: "shm" (ranks of one host), "mpi" (ranks of mpirun, on one host or many; both for CPU parameters),
+        "process_group", or "auto": the process group that is given, else shared memory where it will do, else the
+        default process group, else MPI.
     bucket_cap_mb: a cap that is kept: larger tensors are split. Default 4.
     plan: how gradients travel, instead (a stretto.Plan or its file).
     schedule: "overlap", or "serial" to communicate after backward, for comparison.
@@ -64,7 +75,7 @@ class DDP(torch.nn.Module):
         device_ids: Optional[Sequence[Union[int, torch.device]]] = None,
         output_device: Optional[Union[int, torch.device]] = None,
         dim: int = 0,
-        broadcast_buffers: bool = True,
+        broadcast_buffers: Optional[bool] = None,
         init_sync: bool = True,
         process_group: Optional[dist.ProcessGroup] = None,
         bucket_cap_mb: Optional[float] = None,
@@ -72,6 +83,7 @@ class DDP(torch.nn.Module):
         gradient_as_bucket_view: bool = True,
         static_graph: bool = False,
         *,
+        forward_sync_buffers: Optional[bool] = None,
         backend: str = "auto",
         plan: Optional[Union[_core.Plan, str, "os.PathLike[str]"]] = None,
         schedule: str = "overlap",
@@ -92,10 +104,24 @@ class DDP(torch.nn.Module):
                 "one process drives one device", "device_ids", str(list(device_ids)), "one device, or None"
             )
         self.module = module
-        self.broadcast_buffers = broadcast_buffers
+        # As in torch 2.13: broadcast_buffers=False leaves buffers alone, forward_sync_buffers=False syncs them once.
+        init_buffers = forward_sync_buffers is not None or broadcast_buffers is not False
+        if forward_sync_buffers is None:
+            forward_sync_buffers = broadcast_buffers is not False
+        elif broadcast_buffers is not None:
+            warnings.warn(
+                f"broadcast_buffers={broadcast_buffers} is ignored where forward_sync_buffers is given", stacklevel=2
+            )
+        self.forward_sync_buffers = forward_sync_buffers
         ignored = set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
         self._ignored = ignored
         named = [(n, p) for n, p in module.named_parameters() if n not in ignored]
+        lazy = [n for n, p in named if isinstance(p, torch.nn.parameter.UninitializedParameter)]
+        if lazy:
+            raise InvalidArgument(
+                "a parameter has no shape yet", "module", f"'{lazy[0]}' of a lazy module", "initialized parameters",
+                "Run one forward() of the module before DDP().",
+            )
         trained = [(n, p) for n, p in named if p.requires_grad]
         devices = {p.device for _, p in trained}
         if len(devices) > 1:
@@ -115,8 +141,7 @@ class DDP(torch.nn.Module):
         self._cap_bytes = int((_DEFAULT_BUCKET_MB if bucket_cap_mb is None else bucket_cap_mb) * _MIB)
         machine = None if emulate is None else load_machine(emulate)
         communicator, link = connect(process_group, backend, device, timeout_s, machine)
-        self._communicator = communicator
-        self._backend = "shm" if link is None else f"process group ({dist.get_backend(link.group)})"
+        self._backend = communicator.backend if link is None else f"process group ({dist.get_backend(link.group)})"
         if machine is not None:
             self._backend += f", emulating {machine.name}"
         self._join: Optional[Join] = None
@@ -134,19 +159,24 @@ class DDP(torch.nn.Module):
         )
         if init_sync:
             self._reducer.broadcast([p for _, p in named])
-            self._reducer.broadcast(self._buffers_to_sync())
-        if type(module).__name__ == "OptimizedModule":
-            warnings.warn(
-                "a compiled module gives all gradients of a compiled graph at its end, so communication overlaps only "
-                "between graphs; summary() says how many ms are exposed. DDP(module) without torch.compile overlaps "
-                "between layers",
-                stacklevel=2,
-            )
+            if init_buffers:
+                self._reducer.broadcast(self._buffers_to_sync())
+        if communicator.backend == "mpi":
+            atexit.register(_close_if_there, weakref.ref(self))  # before MPI is finalised
+        self._compiled = is_compiled(module)
+        self._reducer.after_steps(4, self._warn_of_late_gradients)
+        watch_world_size(self, [p for _, p in trained], communicator.size)
+
+    @property
+    def _communicator(self) -> _core.Communicator:
+        return self._reducer.communicator
 
     # ---- training ----
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         reducer = self._reducer
+        if is_compiling():
+            self._compiled = True  # torch.compile(DDP(module))
         reducer.check_usable()
         training = torch.is_grad_enabled() and self.module.training
         if training:
@@ -197,7 +227,16 @@ class DDP(torch.nn.Module):
             yield
 
     def _buffers_travel(self) -> bool:
-        return self.broadcast_buffers and self._communicator.size > 1 and next(iter(self._buffers_to_sync()), None) is not None
+        return self.forward_sync_buffers and self._communicator.size > 1 and next(iter(self._buffers_to_sync()), None) is not None
+
+    @property
+    def broadcast_buffers(self) -> bool:
+        """forward_sync_buffers under its older name."""
+        return self.forward_sync_buffers
+
+    @broadcast_buffers.setter
+    def broadcast_buffers(self, value: bool) -> None:
+        self.forward_sync_buffers = value
 
     def _buffers_to_sync(self) -> list[torch.Tensor]:
         return [b for n, b in self.module.named_buffers() if n not in self._ignored]
@@ -253,10 +292,23 @@ class DDP(torch.nn.Module):
         """summary() as numbers for a tracker, see log_tensorboard()."""
         return self.summary(samples_per_step).metrics()
 
+    def _warn_of_late_gradients(self) -> None:
+        """What torch.compile cost, once. With one bucket there is no overlap to lose."""
+        plan, timeline = self.plan, self.timeline()
+        if not self._compiled or plan is None or len(plan.buckets) < 2 or timeline.steps_recorded == 0:
+            return
+        if first_gradient_at(timeline) > LATE_SHARE:
+            warn_of_compilation(self.summary())
+
     def reset_recording(self) -> None:
         """Forgets the steps so far: call after warm-up."""
         if self._reducer.session is not None:
             self._reducer.session.reset_recording()
+
+    def close(self) -> None:
+        """Leaves the job; the module and its gradients stay. Not collective. MPI wants it before the end of the
+        process, where it is done for every model that is left."""
+        self._reducer.close()
 
     # ---- what it is ----
 

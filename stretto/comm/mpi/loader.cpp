@@ -113,8 +113,10 @@ std::vector<std::string> mpi_module_paths(const std::string& choice, const std::
   const std::string name = "libstretto_" + choice + ".so";
   const std::filesystem::path folder = std::filesystem::path(beside).parent_path();
   std::vector<std::string> paths;
-  // Beside a shared library; then from a program in bin/, in an installation or in a build tree.
-  for (const char* const from : {"stretto", "../" STRETTO_LIBRARY_FOLDER "/stretto"}) {
+  // Beside a shared library; then from a program in bin/, in an installation or in a build tree;
+  // then in a Python package, from its extension module.
+  for (const char* const from :
+       {"stretto", "../" STRETTO_LIBRARY_FOLDER "/stretto", STRETTO_LIBRARY_FOLDER "/stretto"}) {
     paths.push_back((folder / from / name).lexically_normal().string());
   }
   return paths;

@@ -193,6 +193,18 @@ def test_repr_says_what_it_is():
     assert text.startswith("stretto.torch.DDP(\n") and "rank " in text and "shm" in text
 
 
+def test_a_closed_model_keeps_its_gradients_and_trains_no_more():
+    model = make()
+    train(model, deep_loss, steps=3)
+    before = [p.grad.clone() for p in model.parameters()]
+    dist.barrier()
+    model.close()
+    model.close()
+    assert all(torch.equal(a, p.grad) for a, p in zip(before, model.parameters()))
+    with pytest.raises(stretto.BackendError, match="this model was closed"):
+        deep_loss(model, 4)
+
+
 def test_it_is_not_copied_or_pickled():
     import copy
     import pickle
@@ -210,7 +222,7 @@ def test_it_is_not_copied_or_pickled():
     "options, words",
     [
         ({"bucket_cap_mb": -5}, "more than 0"),
-        ({"backend": "carrier pigeon"}, "auto, shm, process_group"),
+        ({"backend": "carrier pigeon"}, "auto, shm, mpi, process_group"),
         ({"bucket_cap_mb": 1, "plan": "plan.json"}, "a cap or from a plan"),
         ({"schedule": "later"}, "serial, overlap"),
         ({"backend": "process_group", "emulate": "2@1Gbit/s,50us"}, "cannot emulate"),
