@@ -154,6 +154,7 @@ std::string buckets_table(const Summary& summary, const Words& words) {
 
 std::string summaries_table(const std::vector<NamedSummary>& summaries, const Words& words) {
   std::vector<std::vector<std::string>> rows;
+  rows.reserve(summaries.size());
   for (const NamedSummary& named : summaries) {
     rows.push_back({foreign(named.name),
                     format(named.summary.step),

@@ -35,7 +35,7 @@ struct Bar {
   const Record* record = nullptr;
 };
 
-enum class Band : std::uint8_t { kCompute, kCommunication, kCopy };
+enum class Band : std::uint8_t { kCompute, kWait, kCommunication, kCopy };
 
 struct BandKey {
   std::uint32_t rank = 0;
@@ -100,6 +100,8 @@ std::string_view word_of(Band band) {
   switch (band) {
     case Band::kCompute:
       return "compute";
+    case Band::kWait:
+      return "wait";
     case Band::kCommunication:
       return "communication";
     case Band::kCopy:
@@ -182,6 +184,7 @@ class Columns {
       }
       const Band band = record.kind == RecordKind::kCommunication ? Band::kCommunication
                         : record.kind == RecordKind::kCopy        ? Band::kCopy
+                        : record.kind == RecordKind::kWait        ? Band::kWait
                                                                   : Band::kCompute;
       bands[{record.rank, host ? kNoId : record.device, band}].push_back(
           {record.begin_ns, record.end_ns, what(record), 1, &record});
@@ -239,7 +242,7 @@ class Columns {
     until.fill(std::numeric_limits<std::int64_t>::min());
     std::array<Row, kMostRows> rows;
     for (const Bar& bar : bars) {
-      const auto free = std::find_if(
+      auto* const free = std::find_if(
           until.begin(), until.end(), [&](std::int64_t end) { return end <= bar.begin_ns; });
       if (free == until.end()) {
         ++left_out_.crowded;

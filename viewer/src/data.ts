@@ -85,7 +85,7 @@ export interface Explanation {
 }
 
 export interface PackedRow {
-  band: 'compute' | 'communication' | 'copy';
+  band: 'compute' | 'wait' | 'communication' | 'copy';
   device: number | null;
   count: number;
   data: string;

@@ -181,7 +181,8 @@ test('pointer: a bar says what it is, a drag moves, Shift and a drag select, the
   const { page, close } = await open('hostile.html', 'p=timeline&t=0-60');
   await page.waitForSelector('canvas');
   const box = await page.locator('canvas').first().boundingBox();
-  const y = box.y + 22 + 4 + 17 + 8;
+  // Below the axis and the row of compute, whatever their heights.
+  const y = box.y + 22 + 4 + 2 * 16 + 9;
   await page.mouse.click(box.x + 64 + ((box.width - 64) * 5) / 60, y);
   assert.ok((await page.textContent('.info')).includes('ncclDevKernel'));
   await page.keyboard.down('Shift');
@@ -290,6 +291,16 @@ test('reduced motion: nothing moves by itself', async () => {
   assert.equal(await page.evaluate(() => document.getAnimations().length), 0);
   await close();
 });
+
+// With STRETTO_SCREENSHOTS=FOLDER: the pictures of README.md, not a test.
+if (process.env.STRETTO_SCREENSHOTS) {
+  for (const [name, hash, height] of [['report-timeline', 'p=timeline&lang=en', 560]]) {
+    const { page, close } = await open('gloo.html', hash, { viewport: { width: 1100, height } });
+    await page.waitForTimeout(300);
+    await page.screenshot({ path: join(process.env.STRETTO_SCREENSHOTS, `${name}.png`) });
+    await close();
+  }
+}
 
 let failed = 0;
 const only = process.argv[2];

@@ -319,7 +319,8 @@ class Picture {
         timeNs(Math.max(0, area.to - area.from - compute - exposed)),
       ];
     });
-    this.areaPlace.replaceChildren(table(words.area(timeNs(area.to - area.from)), words.areaColumns, rows));
+    const title = words.area(timeNs(area.to - area.from));
+    this.areaPlace.replaceChildren(h('h2', {}, title), table(title, words.areaColumns, rows));
     this.redraw();
   }
 

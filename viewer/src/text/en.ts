@@ -73,7 +73,7 @@ export const en = {
   timelineEmpty: 'This run holds no intervals that could be drawn.',
   timelineLabel: (ranks: number, bars: string) => `Timeline of ${ranks} ranks, ${bars} intervals`,
   timelineHelp:
-    'Drag to move, Shift and drag to select. Wheel zooms after a click on the picture, or with Ctrl. Keys: ← → move, + − zoom, F all, N P next and previous communication, Page up and down ranks, Esc.',
+    'Drag to move, Shift and drag to select. Wheel zooms after a click on the picture, or with Ctrl. Keys: ←\u00a0→ move, +\u00a0− zoom, F all, M totals, N\u00a0P next and previous communication, ↑\u00a0↓ ranks, Esc.',
   fit: 'All',
   zoomIn: 'Zoom in',
   zoomOut: 'Zoom out',
@@ -134,7 +134,7 @@ export const en = {
   heatMap: 'Ranks by steps',
   heatValue: 'Shown',
   heatValues: { exposed: 'exposed', compute: 'compute', length: 'length of the step' },
-  heatLabel: (ranks: number, steps: number) => `${ranks} ranks by ${steps} steps; dark is long`,
+  heatLabel: (ranks: number, steps: number) => `${ranks} ranks by ${steps} steps; the stronger the colour, the longer`,
   heatCell: (rank: number, step: number, time: string) => `rank ${rank}, step ${step}: ${time}`,
   heatScale: (low: string, high: string) => `${low} to ${high}`,
   stepsLeftOut: (count: number) => `${count} rows of later steps are not in this file.`,

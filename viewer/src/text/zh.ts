@@ -85,7 +85,7 @@ export const zh: Texts = {
   timelineEmpty: '此运行没有可画的区间。',
   timelineLabel: (ranks, bars) => `${ranks} 个 rank 的时间线，${bars} 个区间`,
   timelineHelp:
-    '拖动平移，按住 Shift 拖动选区。点击图后滚轮缩放，或按住 Ctrl。键盘：← → 平移，+ − 缩放，F 全部，N P 下一个/上一个通信，Page Up/Down 换 rank，Esc。',
+    '拖动平移，按住 Shift 拖动选区。点击图后滚轮缩放，或按住 Ctrl。键盘：← → 平移，+ − 缩放，F 全部，M 合计，N P 下一个/上一个通信，↑ ↓ 换 rank，Esc。',
   fit: '全部',
   zoomIn: '放大',
   zoomOut: '缩小',
@@ -143,7 +143,7 @@ export const zh: Texts = {
   heatMap: 'rank × 步',
   heatValue: '显示',
   heatValues: { exposed: '暴露', compute: '计算', length: '步长' },
-  heatLabel: (ranks, steps) => `${ranks} 个 rank × ${steps} 步；颜色越深越长`,
+  heatLabel: (ranks, steps) => `${ranks} 个 rank × ${steps} 步；颜色越浓越长`,
   heatCell: (rank, step, time) => `rank ${rank}，第 ${step} 步：${time}`,
   heatScale: (low, high) => `${low} 至 ${high}`,
   stepsLeftOut: (count) => `后面的 ${count} 行步数据不在此文件中。`,

@@ -3,7 +3,6 @@
 // rows times pixels, however many bars there are.
 
 import { filled, firstAfter, type Row, type Spans, type Timeline } from '../columns';
-import { timeNs } from '../format';
 import type { Block, Lane, Layout } from './layout';
 import type { Painter, Palette } from './painter';
 
@@ -88,7 +87,7 @@ function drawLane(painter: Painter, timeline: Timeline, lane: Lane, view: View, 
     view,
     (index, x, width) => {
       painter.rect(x, top, Math.max(1, width - 0.5), lane.height, colorOf(timeline, lane.row, index, colors));
-      if (width > 40 && lane.height > 10) {
+      if (width > 40 && lane.height > 10 && lane.row.band !== 'wait') {
         painter.text(x + 3, top + lane.height / 2 + 0.5, nameOf(timeline, lane.row, index), colors.background, 'left', width - 6);
       }
     },
@@ -112,9 +111,19 @@ function drawExposed(painter: Painter, block: Block, view: View): void {
 
 /** The largest of 1, 2, 5 times a power of ten that leaves room for labels. */
 function tick(view: View): number {
-  const least = ((view.to - view.from) * 90) / (view.width - view.gutter);
+  const least = ((view.to - view.from) * 100) / (view.width - view.gutter);
   const power = 10 ** Math.floor(Math.log10(least));
   return [1, 2, 5, 10].map((factor) => factor * power).find((step) => step >= least) ?? 10 * power;
+}
+
+/** With as many digits as tell two neighbours apart. */
+export function axisLabel(atNs: number, stepNs: number): string {
+  if (atNs === 0) {
+    return '0';
+  }
+  const [unit, ns] = ([['s', 1e9], ['ms', 1e6], ['µs', 1e3], ['ns', 1]] as const).find(([, size]) => atNs >= size) ?? ['ns', 1];
+  const digits = Math.max(0, Math.ceil(-Math.log10(stepNs / ns) - 1e-9));
+  return `${(atNs / ns).toFixed(Math.min(9, digits))} ${unit}`;
 }
 
 function drawAxis(painter: Painter, view: View, colors: Palette): void {
@@ -123,8 +132,8 @@ function drawAxis(painter: Painter, view: View, colors: Palette): void {
   for (let at = Math.ceil(view.from / step) * step; at <= view.to; at += step) {
     const x = xOf(view, at);
     painter.line(x, axisHeight - 5, x, axisHeight, colors.faint);
-    if (x < view.width - 60) {
-      painter.text(x + 3, axisHeight / 2, timeNs(at), colors.faint, 'left');
+    if (x < view.width - 70) {
+      painter.text(x + 3, axisHeight / 2, axisLabel(at, step), colors.faint, 'left');
     }
   }
 }
