@@ -16,6 +16,7 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "commands.hpp"
 #include "flags.hpp"
@@ -335,6 +336,30 @@ std::string source_of(const MeasureFlags& flags,
                      flags.job.emulate.empty() ? "" : ", a network that is itself emulated");
 }
 
+/// The text of the rows: on stdout as they come, for a sweep may take minutes and be interrupted;
+/// or kept. To a terminal they are progress enough.
+class RowPrinter {
+ public:
+  RowPrinter(const MeasureResult& result, bool live) : result_(&result), live_(live) {}
+
+  template <typename Row>
+  void add(const Row& row) {
+    rest_ += std::exchange(first_, false) ? measure_head(*result_) : "";
+    rest_ += measure_row(result_->measurement, row);
+    if (live_) {
+      write_stdout(std::exchange(rest_, {}));
+    }
+  }
+  /// What was not printed.
+  [[nodiscard]] const std::string& rest() const noexcept { return rest_; }
+
+ private:
+  const MeasureResult* result_;
+  bool live_;
+  bool first_ = true;
+  std::string rest_;
+};
+
 std::string run_rank(const MeasureFlags& flags,
                      const MeasureOptions& given,
                      const Context& context,
@@ -349,23 +374,31 @@ std::string run_rank(const MeasureFlags& flags,
     result.emulated = machine->name;
   }
   EmulationCheck emulation(communicator);
-  options.on_progress = progress_of(communicator, "measuring, row", flags.job.json);
+  result.under_compute = flags.overlap;
+  result.measurement = describe(communicator, options);
+  const bool fit = !flags.no_fit && communicator.size() > 1;
+  Levels levels;
+  if (fit) {  // what cannot be fitted is refused before a long sweep
+    levels = levels_of(flags, communicator.size());
+    check_group_sizes(levels.sizes, communicator.size());
+  }
+  const bool live = communicator.rank() == 0 && !flags.job.json && flags.job.output.empty();
+  options.on_progress = progress_of(
+      communicator, "measuring, row", flags.job.json || (live && isatty(STDOUT_FILENO) != 0));
+  RowPrinter rows(result, live);
   if (flags.overlap) {
-    result.overlap = measure_overlap(communicator, {options, flags.compute_ratio});
-    result.measurement.collective = options.collective;
-    result.measurement.op = options.op;
-    result.measurement.root = has_root(options.collective) ? options.root : -1;
-    result.measurement.ranks = communicator.size();
-    result.measurement.backend = communicator.backend();
+    result.overlap = measure_overlap(
+        communicator,
+        {options, flags.compute_ratio, [&](const OverlapRow& row) { rows.add(row); }});
     for (const OverlapRow& row : result.overlap) {
       result.measurement.rows.push_back(row.row);
     }
   } else {
+    options.on_row = [&](const MeasuredRow& row) { rows.add(row); };
     result.measurement = measure(communicator, options);
   }
   refuse_wrong(result.measurement);
-  if (!flags.no_fit && communicator.size() > 1) {
-    const Levels levels = levels_of(flags, communicator.size());
+  if (fit) {
     ProbeOptions probe;
     probe.group_sizes = levels.sizes;
     probe.progress = options.progress;
@@ -396,7 +429,7 @@ std::string run_rank(const MeasureFlags& flags,
     write_file(flags.machine_out, to_json(*result.machine));
     result.files.push_back(flags.machine_out);
   }
-  return flags.job.json ? measure_json(result) : measure_text(result);
+  return flags.job.json ? measure_json(result) : rows.rest() + measure_end(result);
 }
 
 int run_measure(MeasureFlags flags, const Context& context) {

@@ -106,8 +106,8 @@ std::string wrong_text(const MeasuredRow& row) {
   return row.wrong < 0 ? "N/A" : std::to_string(row.wrong);
 }
 
-std::string rows_text(const MeasureResult& result) {
-  std::string text = fmt::format(
+std::string columns() {
+  return fmt::format(
       "#{:>12} {:>13} {:>9} {:>7} {:>6} {:>9} {:>7} {:>7} {:>6} {:>9} {:>9} {:>5} {:>6}  {}\n"
       "#{:>12} {:>13} {:>9} {:>7} {:>6} {:>9} {:>7} {:>7} {:>6} {:>9} {:>9}\n",
       "size",
@@ -135,25 +135,10 @@ std::string rows_text(const MeasureResult& result) {
       "",
       "(us)",
       "(us)");
-  for (const MeasuredRow& row : result.measurement.rows) {
-    text += fmt::format("{} {:>9} {:>7} {:>7} {:>6} {:>9} {:>9} {:>5} {:>6}  {}, {}\n",
-                        row_start(result.measurement, row),
-                        microseconds(row.time.median),
-                        gigabytes(row.algorithm_bandwidth),
-                        gigabytes(row.bus_bandwidth),
-                        wrong_text(row),
-                        microseconds(row.time.p10),
-                        microseconds(row.time.p90),
-                        percent(row.time.confidence_ratio),
-                        row.time.samples * row.block,
-                        to_string(row.algorithm),
-                        to_string(row.buffers));
-  }
-  return text;
 }
 
-std::string overlap_text(const MeasureResult& result) {
-  std::string text = fmt::format(
+std::string overlap_columns() {
+  return fmt::format(
       "#{:>12} {:>13} {:>9} {:>7} {:>6} {:>11} {:>11} {:>13} {:>10} {:>8} {:>6} {:>6}  {}\n"
       "#{:>12} {:>13} {:>9} {:>7} {:>6} {:>11} {:>11} {:>13} {:>10} {:>8}\n",
       "size",
@@ -179,23 +164,6 @@ std::string overlap_text(const MeasureResult& result) {
       "",
       "",
       "(x)");
-  for (const OverlapRow& row : result.overlap) {
-    text += fmt::format("{} {:>11} {:>11} {:>13} {:>10.2f} {:>8} {:>6} {:>6}  {}, {}\n",
-                        row_start(result.measurement, row.row),
-                        microseconds(row.overall.median),
-                        microseconds(row.compute.median),
-                        microseconds(row.pure_communication.median),
-                        100 * row.overlap_ratio,
-                        row.compute_slowdown ? fmt::format("{:.3f}", *row.compute_slowdown) : "n/a",
-                        wrong_text(row.row),
-                        row.overall.samples,
-                        to_string(row.row.algorithm),
-                        to_string(row.row.buffers));
-  }
-  return text +
-         "# Overlap = 100 (1 - (Overall - Compute) / Pure-Comm), from 0 to 100; Compute is real "
-         "arithmetic, alone on all ranks\n"
-         "# slowdown: compute while the operation is in flight, over the same compute alone\n";
 }
 
 std::string segments_text(const std::vector<FitSegment>& segments) {
@@ -366,10 +334,48 @@ std::vector<CollectiveFit> fit_collectives(const Measurement& measurement) {
   return fits;
 }
 
-std::string measure_text(const MeasureResult& result) {
-  std::string text = head(result) + "#\n" +
-                     (result.overlap.empty() ? rows_text(result) : overlap_text(result)) +
-                     footer(result) + fit_text(result);
+std::string measure_head(const MeasureResult& result) {
+  return head(result) + "#\n" + (result.under_compute ? overlap_columns() : columns());
+}
+
+std::string measure_row(const Measurement& measurement, const MeasuredRow& row) {
+  return fmt::format("{} {:>9} {:>7} {:>7} {:>6} {:>9} {:>9} {:>5} {:>6}  {}, {}\n",
+                     row_start(measurement, row),
+                     microseconds(row.time.median),
+                     gigabytes(row.algorithm_bandwidth),
+                     gigabytes(row.bus_bandwidth),
+                     wrong_text(row),
+                     microseconds(row.time.p10),
+                     microseconds(row.time.p90),
+                     percent(row.time.confidence_ratio),
+                     row.time.samples * row.block,
+                     to_string(row.algorithm),
+                     to_string(row.buffers));
+}
+
+std::string measure_row(const Measurement& measurement, const OverlapRow& row) {
+  return fmt::format("{} {:>11} {:>11} {:>13} {:>10.2f} {:>8} {:>6} {:>6}  {}, {}\n",
+                     row_start(measurement, row.row),
+                     microseconds(row.overall.median),
+                     microseconds(row.compute.median),
+                     microseconds(row.pure_communication.median),
+                     100 * row.overlap_ratio,
+                     row.compute_slowdown ? fmt::format("{:.3f}", *row.compute_slowdown) : "n/a",
+                     wrong_text(row.row),
+                     row.overall.samples,
+                     to_string(row.row.algorithm),
+                     to_string(row.row.buffers));
+}
+
+std::string measure_end(const MeasureResult& result) {
+  std::string text;
+  if (result.under_compute) {
+    text +=
+        "# Overlap = 100 (1 - (Overall - Compute) / Pure-Comm), from 0 to 100; Compute is real "
+        "arithmetic, alone on all ranks\n"
+        "# slowdown: compute while the operation is in flight, over the same compute alone\n";
+  }
+  text += footer(result) + fit_text(result);
   std::string machine_file;
   for (const std::string& file : result.files) {
     text += fmt::format("wrote {}\n", file);

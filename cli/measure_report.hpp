@@ -26,6 +26,7 @@ struct MeasureResult {
   std::vector<std::string> arguments;
   std::string emulated;  ///< The machine's name; empty for none.
   Measurement measurement;
+  bool under_compute = false;       ///< --overlap
   std::vector<OverlapRow> overlap;  ///< Empty without --overlap; its rows are measurement.rows too.
   std::vector<LevelProbe> probes;   ///< Empty on one rank, or when nothing was to be fitted.
   std::vector<CollectiveFit> fits;
@@ -36,8 +37,12 @@ struct MeasureResult {
   double precision = 0.0;
 };
 
-/// The columns and footer of NCCL tests, with spread behind; then what was fitted.
-[[nodiscard]] std::string measure_text(const MeasureResult& result);
+/// The columns and footer of NCCL tests, with spread behind; then what was fitted. In three parts,
+/// for the rows of a long sweep are read while it goes on.
+[[nodiscard]] std::string measure_head(const MeasureResult& result);
+[[nodiscard]] std::string measure_row(const Measurement& measurement, const MeasuredRow& row);
+[[nodiscard]] std::string measure_row(const Measurement& measurement, const OverlapRow& row);
+[[nodiscard]] std::string measure_end(const MeasureResult& result);
 /// Schema `stretto.measure/1`.
 [[nodiscard]] std::string measure_json(const MeasureResult& result);
 

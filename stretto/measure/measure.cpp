@@ -239,14 +239,19 @@ BytesPerSecond Measurement::mean_bus_bandwidth() const noexcept {
   return BytesPerSecond(sum / static_cast<double>(rows.size()));
 }
 
-Measurement measure(Communicator& communicator, const MeasureOptions& options) {
+Measurement describe(const Communicator& communicator, const MeasureOptions& options) {
   Measurement measurement;
-  measurement.rows = detail::rows_of(communicator, options);
   measurement.collective = options.collective;
   measurement.op = options.op;
   measurement.root = has_root(options.collective) ? options.root : -1;
   measurement.ranks = communicator.size();
   measurement.backend = communicator.backend();
+  return measurement;
+}
+
+Measurement measure(Communicator& communicator, const MeasureOptions& options) {
+  Measurement measurement = describe(communicator, options);
+  measurement.rows = detail::rows_of(communicator, options);
   for (const Buffers kind : options.buffers) {
     Bytes needed{};
     for (const MeasuredRow& row : measurement.rows) {
@@ -264,6 +269,9 @@ Measurement measure(Communicator& communicator, const MeasureOptions& options) {
       }
       measure_row(communicator, options, memory.bytes(), row);
       detail::finish_row(communicator, options, memory.bytes(), row);
+      if (options.on_row) {
+        options.on_row(row);
+      }
     }
   }
   return measurement;

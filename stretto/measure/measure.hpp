@@ -27,6 +27,8 @@ enum class Buffers : std::uint8_t {
 /// How one sample's durations on the ranks become one number, as `-a` of NCCL tests.
 enum class OverRanks : std::uint8_t { kRank0, kMean, kLeast, kMost };
 
+struct MeasuredRow;
+
 /// What is measured: every size with every algorithm, type and kind of buffers.
 struct MeasureOptions {
   /// all_reduce, reduce_scatter, all_gather, broadcast, reduce, all_to_all, or send_recv: every
@@ -58,6 +60,8 @@ struct MeasureOptions {
   Progress progress = Progress::kCaller;
   /// Called on every rank before each row with how many there are and how many are over.
   std::function<void(std::size_t done, std::size_t all)> on_progress;
+  /// A row that is measured, on every rank; in order of measuring, which is by kind of buffers.
+  std::function<void(const MeasuredRow&)> on_row;
 };
 
 struct MeasuredRow {
@@ -94,6 +98,9 @@ struct Measurement {
 /// of a tensor, so that numbers of different rank counts compare. 2(P-1)/P for all_reduce, (P-1)/P
 /// for reduce_scatter, all_gather and all_to_all, 1 for the rest.
 [[nodiscard]] double bus_factor(Collective collective, int ranks) noexcept;
+
+/// What measure() returns, before there are rows.
+[[nodiscard]] Measurement describe(const Communicator& communicator, const MeasureOptions& options);
 
 /// Collective: all ranks call it with the same options and get the same result.
 /// Data is not rewritten between calls, as in NCCL tests: it may stay in caches.

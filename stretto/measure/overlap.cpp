@@ -174,6 +174,9 @@ std::vector<OverlapRow> measure_overlap(Communicator& communicator, const Overla
     OverlapRow result = measure_row(communicator, options, row, memory.bytes(), load);
     detail::finish_row(communicator, options.measure, memory.bytes(), result.row);
     results.push_back(result);
+    if (options.on_row) {
+      options.on_row(result);
+    }
   }
   return results;
 }

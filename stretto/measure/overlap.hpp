@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -30,6 +31,8 @@ struct OverlapOptions {
   MeasureOptions measure;
   /// Compute takes so many times as long as the communication alone.
   double compute_ratio = 1.0;
+  /// Instead of measure.on_row.
+  std::function<void(const OverlapRow&)> on_row;
 };
 
 /// Collective. Samples of the three are taken in turn, so that what disturbs the machine disturbs

@@ -21,20 +21,7 @@ constexpr Bytes kLatencyOnly{1024};
 constexpr Bytes kBandwidthOnly{32 << 10};
 
 void check(const Communicator& communicator, const ProbeOptions& options) {
-  std::int64_t product = 1;
-  std::string sizes;
-  for (const int size : options.group_sizes) {
-    product *= std::clamp(size, 0, 1 << 20);
-    sizes += (sizes.empty() ? "" : " x ") + std::to_string(size);
-  }
-  if (product != communicator.size()) {
-    throw Error(ErrorCode::kInvalidArgument,
-                {"the levels' groups do not hold the ranks",
-                 "group sizes",
-                 sizes + " = " + std::to_string(product),
-                 std::to_string(communicator.size()) + " ranks",
-                 ""});
-  }
+  check_group_sizes(options.group_sizes, communicator.size());
   if (options.least < Bytes(1) || options.most < options.least) {
     throw Error(ErrorCode::kInvalidArgument,
                 {"no message size can be probed",
@@ -183,6 +170,23 @@ LevelProbe probe_level(Communicator& communicator,
 }
 
 }  // namespace
+
+void check_group_sizes(std::span<const int> group_sizes, int ranks) {
+  std::int64_t product = 1;
+  std::string sizes;
+  for (const int size : group_sizes) {
+    product *= std::clamp(size, 0, 1 << 20);
+    sizes += (sizes.empty() ? "" : " x ") + std::to_string(size);
+  }
+  if (product != ranks) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {"the levels' groups do not hold the ranks",
+                 "group sizes",
+                 sizes + " = " + std::to_string(product),
+                 std::to_string(ranks) + " ranks",
+                 ""});
+  }
+}
 
 std::vector<LevelProbe> probe_levels(Communicator& communicator, const ProbeOptions& options) {
   check(communicator, options);

@@ -39,6 +39,10 @@ struct LevelProbe {
   std::vector<FitSegment> segments;
 };
 
+/// @throws Error kInvalidArgument if groups of these sizes do not hold the ranks, as probe_levels()
+///         would.
+void check_group_sizes(std::span<const int> group_sizes, int ranks);
+
 /// Collective. Level by level, every rank sends a message to the rank with its own place in the
 /// next member of its group, and receives one from the member before, all at once: so each link
 /// carries the messages of all ranks that share it, and nothing crosses a higher level. The line

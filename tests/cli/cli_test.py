@@ -246,6 +246,17 @@ class Measure(CliTest):
         self.assertRegex(done.stdout, r"(?m)^# Out of bounds values : 0 OK$")
         self.assertRegex(done.stdout, r"(?m)^# Avg bus bandwidth    : [0-9.]+$")
 
+    def test_rows_are_written_as_they_are_measured(self):
+        command = [STRETTO, "measure", "all_reduce", "-b", "8", "-e", "1G", "-f", "2", "--max-iters", "1000000",
+                   "--precision", "0", "--budget", "1s", "--no-fit"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as sweep:
+            lines = [sweep.stdout.readline() for _ in range(6)]  # a comment's three, columns, the first row
+            sweep.send_signal(signal.SIGINT)
+            rest, _ = sweep.communicate(timeout=60)
+        self.assertEqual(["8", "2", "float"], lines[5].split()[:3])
+        self.assertNotIn("Avg bus bandwidth", rest)  # it was far from its end
+        self.assertEqual(130, sweep.returncode)
+
     def test_the_machine_is_a_file_that_plan_takes(self):
         machine = self.directory / "measured.json"
         for _ in range(3):
