@@ -16,7 +16,7 @@ class ReadmeTest(unittest.TestCase):
         self.assertEqual(re.findall(r"```cpp\n(.*?)```", readme, re.DOTALL), [program])
 
     def test_files_it_links_to_exist(self):
-        for name in ["README.md", "CONTRIBUTING.md", "docs/architecture.md"]:
+        for name in ["README.md", "README.zh-CN.md", "CONTRIBUTING.md", "docs/architecture.md"]:
             page = ROOT / name
             for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
                 self.assertTrue((page.parent / link).exists(), f"{name}: {link}")

@@ -238,6 +238,7 @@ export function overviewPage(state: State): HTMLElement {
           h('h2', {}, words.whereTimeGoes),
           legend(words),
           partBars(summary.per_rank.slice(0, mostRanks), words),
+          summary.steps > 1 ? h('p', { class: 'aside' }, words.partsNote) : null,
           summary.per_rank.length > mostRanks
             ? h('p', {}, h('a', { href: state.link('ranks') }, words.moreRanks(summary.per_rank.length - mostRanks)))
             : null,

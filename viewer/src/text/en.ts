@@ -48,6 +48,8 @@ export const en = {
     exposed: 'Exposed communication',
     idle: 'Idle',
   },
+  partsNote:
+    'Each part is a median over steps by itself; where steps differ much, parts need not sum to the step, nor their mean be the number above.',
   partsOfRank: (rank: number) => `Rank ${rank}`,
   moreRanks: (count: number) => `${count} more ranks stand on the page Ranks.`,
   actions: 'What to do',

@@ -42,6 +42,7 @@ export const zh: Texts = {
   communicationFormula: '通信 / (通信 + 计算)',
   whereTimeGoes: '一步的时间去了哪里',
   parts: { compute: '计算', hidden: '被隐藏的通信', exposed: '暴露的通信', idle: '空闲' },
+  partsNote: '各部分各自取步的中位数；各步相差较大时，其和未必等于步长，其平均值也未必等于上面的数字。',
   partsOfRank: (rank) => `Rank ${rank}`,
   moreRanks: (count) => `其余 ${count} 个 rank 见“Rank”页。`,
   actions: '怎么做',
