@@ -78,7 +78,7 @@ const browser = await playwright.chromium.launch({
 async function open(file, hash, options = {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
   const page = await context.newPage();
-  page.setDefaultTimeout(15_000);
+  page.setDefaultTimeout(60_000);
   const seen = [];
   page.on('console', (message) => ['error', 'warning'].includes(message.type()) && seen.push(message.text()));
   page.on('pageerror', (error) => seen.push(String(error)));
