@@ -18,6 +18,7 @@ if not hasattr(_torch.Tensor, "register_post_accumulate_grad_hook"):
 
 from .comm_hook import HookState, hook
 from .ddp import DDP
+from .fsdp import FsdpAdvice, fsdp_advice
 from .loggers import log_mlflow, log_tensorboard, log_wandb
 from .recording import record
 from .scaling import scale_lr
@@ -28,8 +29,10 @@ DistributedDataParallel = DDP
 __all__ = [
     "DDP",
     "DistributedDataParallel",
+    "FsdpAdvice",
     "HookState",
     "StepSummary",
+    "fsdp_advice",
     "hook",
     "log_mlflow",
     "log_tensorboard",
