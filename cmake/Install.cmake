@@ -6,6 +6,8 @@ include(CMakePackageConfigHelpers)
 set(STRETTO_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/Stretto)
 
 install(TARGETS stretto EXPORT StrettoTargets FILE_SET HEADERS)
+# For programs on LibTorch; not among the headers that are checked, for it needs torch's.
+install(FILES ${PROJECT_SOURCE_DIR}/stretto/torch.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/stretto)
 install(EXPORT StrettoTargets NAMESPACE Stretto:: DESTINATION ${STRETTO_CMAKE_DIR})
 configure_package_config_file(
   ${CMAKE_CURRENT_LIST_DIR}/StrettoConfig.cmake.in ${PROJECT_BINARY_DIR}/StrettoConfig.cmake

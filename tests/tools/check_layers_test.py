@@ -107,6 +107,11 @@ class CheckLayersTest(unittest.TestCase):
             self.expect("stretto/data/plan.hpp", SPDX + f"#include <{header}>\n", f"<{header}>")
         self.assertEqual(self.problems({"stretto/comm/mpi.cpp": SPDX + "#include <mpi.h>\n"}), [])
 
+    def test_headers_for_programs(self):
+        self.assertEqual(self.problems({"stretto/torch.hpp": SPDX + "#include <torch/torch.h>\n"}), [])
+        self.expect("stretto/run/x.cpp", SPDX + '#include "stretto/torch.hpp"\n', "may not include torch.hpp")
+        self.expect("stretto/other.hpp", SPDX, "is in no known folder")
+
     def test_printing(self):
         self.expect("stretto/run/x.cpp", SPDX + "#include <iostream>\n", ":2: the library never prints")
         for statement in (
