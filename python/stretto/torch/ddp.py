@@ -297,7 +297,11 @@ class DDP(torch.nn.Module):
         plan, timeline = self.plan, self.timeline()
         if not self._compiled or plan is None or len(plan.buckets) < 2 or timeline.steps_recorded == 0:
             return
-        if first_gradient_at(timeline) > LATE_SHARE:
+        try:
+            late = first_gradient_at(timeline) > LATE_SHARE
+        except (ImportError, Unavailable):  # no NumPy
+            return
+        if late:
             warn_of_compilation(self.summary())
 
     def reset_recording(self) -> None:
