@@ -60,7 +60,9 @@ std::string report(const ReplayFlags& flags,
   const std::optional<Machine> machine = flags.job.machine();
   AnalyzeOptions analysis;
   analysis.samples_per_step = profile.batch * std::int64_t{communicator.size()};
-  analysis.machine = machine;
+  if (!compresses(resolved.plan)) {  // the bound is of bytes that travel as they are
+    analysis.machine = machine;
+  }
   analysis.one_rank_step = flags.artifacts.one_rank_step();
   const Run run{fmt::format("{}: {}", profile.model, resolved.name),
                 std::string(to_string(resolved.session.schedule)),
@@ -83,6 +85,7 @@ std::string report(const ReplayFlags& flags,
     document["basis"] = to_string(profile.basis);
     document["compute"] = flags.compute;
     document["values_checked"] = result.values_checked;
+    add_compression(document, resolved.plan, result.compression);
     return document.dump(2) + "\n";
   }
   return verdict(run, provenance) + "\n" + comparison_table({{run.name, run.summary}}) + "\n" +
@@ -94,7 +97,10 @@ std::string report(const ReplayFlags& flags,
                      to_string(profile.basis),
                      profile.assumptions.empty() ? "" : ": ",
                      profile.assumptions) +
-         fmt::format("{} reduced values looked at, all right\n", result.values_checked) +
+         compression_text(resolved.plan, result.compression) +
+         (result.values_checked > 0
+              ? fmt::format("{} reduced values looked at, all right\n", result.values_checked)
+              : std::string()) +
          file_list(files) + other_schedule(context.arguments, run);
 }
 

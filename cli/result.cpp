@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "result.hpp"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cmath>
@@ -12,6 +13,7 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
@@ -161,6 +163,83 @@ std::string file_list(const std::vector<std::string>& files) {
     text += fmt::format("wrote {}\n", file);
   }
   return text;
+}
+
+namespace {
+
+/// The codecs of a plan, each once, and how many steps their counters are of.
+std::vector<std::string> codecs_of(const Plan& plan) {
+  std::vector<std::string> codecs;
+  for (const Bucket& bucket : plan.buckets) {
+    std::string codec = to_string(bucket.codec);
+    if (bucket.codec.lossy() && std::find(codecs.begin(), codecs.end(), codec) == codecs.end()) {
+      codecs.push_back(std::move(codec));
+    }
+  }
+  return codecs;
+}
+
+double steps_of(const Plan& plan, const Session::Compression& done) {
+  const auto buckets = std::count_if(plan.buckets.begin(),
+                                     plan.buckets.end(),
+                                     [](const Bucket& bucket) { return bucket.codec.lossy(); });
+  return std::max(1.0,
+                  static_cast<double>(done.counters.exchanges) /
+                      static_cast<double>(std::max<std::ptrdiff_t>(buckets, 1)));
+}
+
+Bytes per_step(std::int64_t bytes, double steps) {
+  return Bytes(std::llround(static_cast<double>(bytes) / steps));
+}
+
+}  // namespace
+
+bool compresses(const Plan& plan) {
+  return !codecs_of(plan).empty();
+}
+
+std::string compression_text(const Plan& plan, const Session::Compression& done) {
+  const std::vector<std::string> codecs = codecs_of(plan);
+  const CodecCounters& counters = done.counters;
+  if (codecs.empty()) {
+    return "";
+  }
+  if (counters.exchanges == 0) {
+    return "compression: nothing travelled, so nothing was encoded\n";
+  }
+  const double steps = steps_of(plan, done);
+  std::string text = fmt::format(
+      "compression {}: {} of gradients per step, {} sent by rank 0; encode {}, decode {} of "
+      "processor time\n",
+      fmt::join(codecs, ", "),
+      format(per_step(counters.dense_bytes, steps)),
+      format(per_step(counters.sent_bytes, steps)),
+      format(Seconds(counters.encode) / steps),
+      format(Seconds(counters.decode) / steps));
+  text += fmt::format("not sent yet (residual): norm {:.4g}\n", done.residual_norm);
+  if (counters.not_finite > 0) {
+    text += fmt::format("gradients that were not finite in {} of {} exchanges\n",
+                        counters.not_finite,
+                        counters.exchanges);
+  }
+  return text;
+}
+
+void add_compression(ordered_json& document, const Plan& plan, const Session::Compression& done) {
+  const std::vector<std::string> codecs = codecs_of(plan);
+  if (codecs.empty()) {
+    return;
+  }
+  const double steps = steps_of(plan, done);
+  const CodecCounters& counters = done.counters;
+  document["compression"] = {{"codecs", codecs},
+                             {"gradient_bytes", per_step(counters.dense_bytes, steps).count()},
+                             {"sent_bytes", per_step(counters.sent_bytes, steps).count()},
+                             {"encode_s", (Seconds(counters.encode) / steps).count()},
+                             {"decode_s", (Seconds(counters.decode) / steps).count()},
+                             {"exchanges", counters.exchanges},
+                             {"not_finite", counters.not_finite},
+                             {"residual_norm", done.residual_norm}};
 }
 
 std::string other_schedule(const std::vector<std::string>& arguments, const Run& run) {

@@ -15,6 +15,7 @@
 #include "stretto/data/plan.hpp"
 #include "stretto/data/summary.hpp"
 #include "stretto/data/timeline.hpp"
+#include "stretto/run/session.hpp"
 #include "stretto/workload/train.hpp"
 
 namespace stretto::cli {
@@ -64,6 +65,14 @@ struct ArtifactOptions {
 /// `accuracy 0.8812, loss 0.3312, weights 0123...`; empty when nothing was learned.
 [[nodiscard]] std::string learned(const Run& run);
 [[nodiscard]] std::string file_list(const std::vector<std::string>& files);
+/// Whether a bucket of the plan has a codec.
+[[nodiscard]] bool compresses(const Plan& plan);
+/// What the plan's codecs did on this rank, as a few lines of text or as key `compression`: bytes
+/// and times per step. Nothing without codecs.
+[[nodiscard]] std::string compression_text(const Plan& plan, const Session::Compression& done);
+void add_compression(nlohmann::ordered_json& document,
+                     const Plan& plan,
+                     const Session::Compression& done);
 /// `next: ` and the command that runs the same with the other schedule: of flags given twice the
 /// last one holds.
 [[nodiscard]] std::string other_schedule(const std::vector<std::string>& arguments, const Run& run);

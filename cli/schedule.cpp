@@ -70,6 +70,12 @@ void ScheduleOptions::add_to(CLI::App& app) {
   app.add_option("--machine", machine, "What --algorithm auto reckons with; else --emulate's")
       ->type_name("M");
   app.add_flag("--explain", explain, "Say which algorithm --algorithm auto takes, and why");
+  app.add_option("--compress",
+                 compress,
+                 "Codec of the gradients: none (default), fp16, bf16, int8, int4, onebit, "
+                 "topk:0.01, threshold:3rms, randomk:0.1... All but none lose something: see "
+                 "docs/compression.md")
+      ->type_name("CODEC");
   app.add_option("--streams", streams, "Buckets on the wire at once (default 1; 0 = all)")
       ->check(CLI::Range(0, 4096))
       ->type_name("N");
@@ -108,10 +114,12 @@ ScheduleOptions::Resolved ScheduleOptions::resolve(const StepProfile& profile,
   for (Bucket& bucket : resolved.plan.buckets) {
     bucket.algorithm = chosen;
   }
-  resolved.name = fmt::format("{}, {} planned {}",
+  set_codecs(resolved.plan);
+  resolved.name = fmt::format("{}, {} planned {}{}",
                               schedule,
                               resolved.plan.buckets.size(),
-                              resolved.plan.buckets.size() == 1 ? "bucket" : "buckets");
+                              resolved.plan.buckets.size() == 1 ? "bucket" : "buckets",
+                              compress.empty() ? "" : ", " + compress);
   return resolved;
 }
 
@@ -149,8 +157,34 @@ ScheduleOptions::Resolved ScheduleOptions::resolve_rule(
       bucket.algorithm = chosen;
     }
   }
+  set_codecs(resolved.plan);
   resolved.name = rule.empty() ? schedule : fmt::format("{}, {}", schedule, rule);
+  if (!compress.empty()) {
+    resolved.name += ", " + compress;
+  }
   return resolved;
+}
+
+void ScheduleOptions::set_codecs(Plan& of) const {
+  if (compress.empty()) {
+    return;
+  }
+  const CodecSpec codec = from_flag("--compress", [&] { return parse_codec(compress); });
+  bool any = false;
+  for (Bucket& bucket : of.buckets) {
+    if (bucket.dtype == DType::kF32) {
+      bucket.codec = codec;
+      any = true;
+    }
+  }
+  if (codec.lossy() && !any) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {"there is nothing to compress",
+                 "--compress",
+                 "no gradient of f32",
+                 "gradients of f32",
+                 "Leave --compress out"});
+  }
 }
 
 ExchangeCosts emulated_costs(const Machine& machine, Algorithm algorithm, Bytes most) {

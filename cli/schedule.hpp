@@ -24,6 +24,7 @@ struct ScheduleOptions {
   std::string plan;
   std::string algorithm;  ///< Empty: as the plan says, else direct.
   std::string machine;
+  std::string compress;  ///< Empty: as the plan says, else none.
   bool explain = false;
   int streams = 1;
   std::uint32_t verify = 0;
@@ -46,6 +47,9 @@ struct ScheduleOptions {
                                  const SimulateOptions& options) const;
   /// @throws Error kInvalidArgument, which names the flag.
   [[nodiscard]] Algorithm chosen_algorithm() const;
+  /// Gives the codec of `--compress` to all buckets of f32.
+  /// @throws Error kInvalidArgument: no such codec, or no such bucket.
+  void set_codecs(Plan& plan) const;
   /// The machine that `--algorithm auto` reckons with: `--machine`, else the emulated one.
   [[nodiscard]] std::optional<Machine> machine_for_auto(
       const std::optional<Machine>& emulated) const;

@@ -44,7 +44,9 @@ std::string report(const TrainFlags& flags,
   AnalyzeOptions analysis;
   analysis.samples_per_step =
       static_cast<std::int64_t>(flags.train.batch) * std::int64_t{communicator.size()};
-  analysis.machine = machine;
+  if (!compresses(resolved.plan)) {  // the bound is of bytes that travel as they are
+    analysis.machine = machine;
+  }
   analysis.one_rank_step = flags.artifacts.one_rank_step();
   const Run run{resolved.name,
                 std::string(to_string(resolved.session.schedule)),
@@ -65,11 +67,12 @@ std::string report(const TrainFlags& flags,
     nlohmann::ordered_json document = result_document(provenance, {run}, files);
     document["steps"] = result.steps;
     document["kernels"] = result.kernels;
+    add_compression(document, resolved.plan, result.compression);
     return document.dump(2) + "\n";
   }
   return verdict(run, provenance) + "\n" + comparison_table({{run.name, run.summary}}) + "\n" +
-         text_summary(run.summary) + "\n" + learned(run) + file_list(files) +
-         other_schedule(context.arguments, run);
+         text_summary(run.summary) + "\n" + compression_text(resolved.plan, result.compression) +
+         learned(run) + file_list(files) + other_schedule(context.arguments, run);
 }
 
 /// Buckets planned for the step as a few serial steps measure it, on the emulated machine.
@@ -116,6 +119,7 @@ int run_train(TrainFlags flags, const Context& context) {
     flags.schedule.choose_algorithms(communicator, machine);
     if (plans) {
       resolved.plan = measure_and_plan(communicator, dataset, flags, *machine);
+      flags.schedule.set_codecs(resolved.plan);
       flags.train.plan = resolved.plan;
     }
     flags.train.on_progress = progress_line(communicator, resolved.name, flags.job.json);

@@ -182,6 +182,23 @@ Work Communicator::all_reduce(BufferView data, ReduceOp op, CallOptions options)
   return check_and_start({Collective::kAllReduce, data, op, -1, options});
 }
 
+Work Communicator::all_reduce_by(detail::Procedure& procedure,
+                                 BufferView data,
+                                 ReduceOp op,
+                                 CallOptions options) {
+  if (ordering() == Ordering::kTotal) {
+    throw Error(ErrorCode::kUnavailable,
+                {"this backend runs its own all_reduce only",
+                 std::string(backend()),
+                 "a procedure of compress/",
+                 "a backend whose messages are addressed: shm or mpi",
+                 "Leave the codec out."});
+  }
+  detail::Call call{Collective::kAllReduce, data, op, -1, options};
+  call.procedure = &procedure;
+  return check_and_start(std::move(call));
+}
+
 Work Communicator::reduce_scatter(BufferView data, ReduceOp op, CallOptions options) {
   return check_and_start({Collective::kReduceScatter, data, op, -1, options});
 }

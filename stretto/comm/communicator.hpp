@@ -88,6 +88,21 @@ class Arena {
 using RankGroups = std::vector<std::vector<int>>;
 
 namespace detail {
+struct Call;
+struct Exchange;
+class Task;
+
+/// Carries out an operation in place of an algorithm of comm/; compress/ has such. `data` need not
+/// be memory that can be lent: what a procedure sends is its own.
+class Procedure {
+ public:
+  Procedure() = default;
+  Procedure(const Procedure&) = delete;
+  Procedure& operator=(const Procedure&) = delete;
+  virtual ~Procedure() = default;
+  virtual Task run(Exchange& exchange, const Call& call) = 0;
+};
+
 /// One checked operation, as backends see it.
 struct Call {
   Collective kind = Collective::kNone;
@@ -98,6 +113,7 @@ struct Call {
   /// Of all_to_all, where `data` is all that is sent: to and from each rank.
   std::vector<BufferView> out = {};
   std::vector<BufferView> in = {};
+  Procedure* procedure = nullptr;  ///< Of all_reduce_by.
 };
 }  // namespace detail
 
@@ -138,6 +154,13 @@ class Communicator {
   [[nodiscard]] Work all_reduce(BufferView data,
                                 ReduceOp op = ReduceOp::kSum,
                                 CallOptions options = {});
+  /// The same, carried out by `procedure`, which stays alive as long as `data` and sees to it that
+  /// all ranks get the same bits. With one rank nothing is done.
+  /// @throws Error kUnavailable where operations are another library's (Ordering::kTotal).
+  [[nodiscard]] Work all_reduce_by(detail::Procedure& procedure,
+                                   BufferView data,
+                                   ReduceOp op,
+                                   CallOptions options);
   /// After it, part_of(data.count, size(), rank()) of `data` is combined; the rest is unspecified.
   [[nodiscard]] Work reduce_scatter(BufferView data,
                                     ReduceOp op = ReduceOp::kSum,

@@ -55,10 +55,18 @@ struct Exchange {
 
   void send(
       Message& message, Group& group, int to, std::uint32_t at_phase, const BufferView& data) {
+    send(message, group, to, at_phase, data.data, data.size_bytes());
+  }
+  void send(Message& message,
+            Group& group,
+            int to,
+            std::uint32_t at_phase,
+            std::byte* data,
+            std::size_t bytes) {
     message.peer = world_rank(to);
     message.address = make_address(slot, phase + at_phase);
-    message.data = data.data;
-    message.bytes = data.size_bytes();
+    message.data = data;
+    message.bytes = bytes;
     message.what = what;
     message.priority = priority;
     message.turn = turn;
@@ -92,6 +100,14 @@ struct Exchange {
   void advance(const Group& group) noexcept {
     if (group.latest() > now) {
       now = group.latest();
+    }
+  }
+
+  /// Work that the emulated machine does as well as its host: what is sent from now on leaves that
+  /// much later there.
+  void spend(Nanoseconds processor_time) noexcept {
+    if (now != 0) {
+      now += processor_time.count();
     }
   }
 

@@ -23,9 +23,15 @@ class [[nodiscard]] Task {
     std::coroutine_handle<> awaiter;
     std::exception_ptr failure;
 
-    // Every task function's first parameter is an Exchange, which knows the resumer.
+    // Every task function's first parameter is an Exchange, which knows the resumer; of a member
+    // function the first but the object.
     template <typename Context, typename... Rest>
+    requires requires(Context& context) { context.resumer; }
     explicit promise_type(Context& context, Rest&&... /*unused*/) : resumer(&context.resumer) {}
+    template <typename Object, typename Context, typename... Rest>
+    requires(!requires(Object & object) { object.resumer; })
+        promise_type(Object& /*unused*/, Context& context, Rest&&... /*unused*/)
+        : resumer(&context.resumer) {}
 
     Task get_return_object() { return Task(Handle::from_promise(*this)); }
     static std::suspend_always initial_suspend() noexcept { return {}; }

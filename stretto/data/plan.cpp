@@ -98,7 +98,8 @@ std::string describe(const TensorSpec& tensor) {
 std::string describe(const Bucket& bucket) {
   return "elements [" + std::to_string(bucket.begin) + ", " + std::to_string(bucket.end) + ") of " +
          std::string(to_string(bucket.dtype)) + ", priority " + std::to_string(bucket.priority) +
-         ", " + std::string(to_string(bucket.algorithm));
+         ", " + std::string(to_string(bucket.algorithm)) +
+         (bucket.codec.lossy() ? ", codec " + to_string(bucket.codec) : std::string());
 }
 
 std::string bucket_name(std::size_t b) {
@@ -175,8 +176,14 @@ TensorSpec read_tensor(const JsonValue& json) {
 
 Bucket read_bucket(const JsonValue& json) {
   // `bytes` and `tensors` follow from the rest: written for people, not read back.
-  json.allow_only(
-      {"dtype", "begin_element", "end_element", "priority", "algorithm", "bytes", "tensors"});
+  json.allow_only({"dtype",
+                   "begin_element",
+                   "end_element",
+                   "priority",
+                   "algorithm",
+                   "codec",
+                   "bytes",
+                   "tensors"});
   Bucket bucket;
   const JsonValue dtype = json.at("dtype");
   bucket.dtype = dtype.located([&] { return dtype_from_string(dtype.text()); });
@@ -188,6 +195,9 @@ Bucket read_bucket(const JsonValue& json) {
   }
   if (const auto algorithm = json.find("algorithm")) {
     bucket.algorithm = algorithm->located([&] { return algorithm_from_string(algorithm->text()); });
+  }
+  if (const auto codec = json.find("codec")) {
+    bucket.codec = codec->located([&] { return parse_codec(codec->text()); });
   }
   return bucket;
 }
@@ -204,6 +214,14 @@ void Plan::validate() const {
     if (buckets[b].end <= buckets[b].begin) {
       throw Error(ErrorCode::kInvalidArgument,
                   {"bucket is empty", bucket_name(b), describe(buckets[b]), "begin < end", {}});
+    }
+    if (buckets[b].codec.lossy() && buckets[b].dtype != DType::kF32) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  {"codecs are for gradients of f32",
+                   bucket_name(b),
+                   describe(buckets[b]),
+                   "codec none for this bucket",
+                   {}});
     }
   }
   const Arenas arenas(tensors);
@@ -229,6 +247,9 @@ std::uint64_t Plan::hash() const {
         .add(static_cast<std::uint64_t>(bucket.end))
         .add(static_cast<std::uint64_t>(std::int64_t{bucket.priority}))
         .add(to_string(bucket.algorithm));
+    if (bucket.codec.lossy()) {  // plans without codecs keep the hash they have had
+      hasher.add("codec").add(to_string(bucket.codec));
+    }
   }
   return hasher.digest();
 }
@@ -317,13 +338,17 @@ std::string to_json(const Plan& plan) {
     for (const TensorRange& range : arenas.ranges(bucket)) {
       names.push_back(plan.tensors[range.tensor].name);
     }
-    buckets.push_back(ordered_json{{"dtype", to_string(bucket.dtype)},
-                                   {"begin_element", bucket.begin},
-                                   {"end_element", bucket.end},
-                                   {"priority", bucket.priority},
-                                   {"algorithm", to_string(bucket.algorithm)},
-                                   {"bytes", bucket.bytes().count()},
-                                   {"tensors", std::move(names)}});
+    ordered_json json{{"dtype", to_string(bucket.dtype)},
+                      {"begin_element", bucket.begin},
+                      {"end_element", bucket.end},
+                      {"priority", bucket.priority},
+                      {"algorithm", to_string(bucket.algorithm)}};
+    if (bucket.codec.lossy()) {
+      json["codec"] = to_string(bucket.codec);
+    }
+    json["bytes"] = bucket.bytes().count();
+    json["tensors"] = std::move(names);
+    buckets.push_back(std::move(json));
   }
   return detail::write_json(ordered_json{{"schema", "stretto.plan/1"},
                                          {"origin", plan.origin},

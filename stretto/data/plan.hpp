@@ -8,6 +8,7 @@
 
 #include "stretto/base/dtype.hpp"
 #include "stretto/base/units.hpp"
+#include "stretto/data/codec_spec.hpp"
 #include "stretto/data/collective.hpp"
 
 namespace stretto {
@@ -34,6 +35,7 @@ struct Bucket {
   std::int64_t end = 0;
   int priority = 0;  ///< Higher overtakes lower at segment boundaries.
   Algorithm algorithm = Algorithm::kAuto;
+  CodecSpec codec = {};  ///< Of buckets of f32 only.
   [[nodiscard]] Bytes bytes() const noexcept {
     return Bytes((end - begin) * static_cast<std::int64_t>(size_of(dtype)));
   }
@@ -53,7 +55,7 @@ struct Plan {
   std::vector<TensorSpec> tensors;  ///< In backward order: the order in which they become ready.
   std::vector<Bucket> buckets;      ///< In launch order.
 
-  /// Every element of every tensor in exactly one bucket, no empty bucket.
+  /// Every element of every tensor in exactly one bucket, no empty bucket, codecs for f32 only.
   /// @throws Error kInvalidArgument naming the first bucket or tensor that breaks this.
   void validate() const;
 

@@ -52,8 +52,9 @@ struct Session::Impl {
     int tensors = 0;              // that overlap it
     std::atomic<int> pending{0};  // of these, not ready yet
     std::atomic<bool> launched{false};
-    Work work;                   // valid once launched
-    std::uint32_t sequence = 0;  // order of launch in the step
+    Work work;                                     // valid once launched
+    std::unique_ptr<CompressedBucket> compressed;  // null without codec
+    std::uint32_t sequence = 0;                    // order of launch in the step
   };
 
   Impl(Communicator& communicator_in, Plan plan_in, const SessionOptions& options_in)
@@ -104,6 +105,9 @@ struct Session::Impl {
                      "simulate() predicts it."});
       }
     }
+    for (std::size_t b = 0; b < checked.buckets.size(); ++b) {
+      check_codec(checked.buckets[b], b);
+    }
     for (const TensorSpec& tensor : checked.tensors) {
       if (options.op == ReduceOp::kMean && !is_floating(tensor.dtype)) {
         throw Error(
@@ -114,6 +118,45 @@ struct Session::Impl {
              "a floating type",
              "Use SessionOptions{.op = ReduceOp::kSum}, or leave the tensor out of the plan."});
       }
+    }
+  }
+
+  void check_codec(const Bucket& bucket, std::size_t b) const {
+    if (!bucket.codec.lossy()) {
+      return;
+    }
+    const std::string where = "bucket " + std::to_string(b) + ", codec " + to_string(bucket.codec);
+    if (communicator.ordering() == Ordering::kTotal) {
+      throw Error(ErrorCode::kUnavailable,
+                  {"this backend has no codecs",
+                   where,
+                   std::string(communicator.backend()),
+                   "shm or mpi",
+                   "Leave the codec out."});
+    }
+    if (options.op != ReduceOp::kMean && options.op != ReduceOp::kSum) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  {"encoded gradients can be added only",
+                   where,
+                   std::string(to_string(options.op)),
+                   "sum or mean",
+                   ""});
+    }
+    if (!can_ride(bucket.codec, bucket.algorithm)) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  {"this codec has an exchange of its own",
+                   where,
+                   "algorithm " + std::string(to_string(bucket.algorithm)),
+                   "direct or auto",
+                   ""});
+    }
+    if (options.verify_every > 0) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  {"a codec loses bits, and verify_every compares them",
+                   where,
+                   "verify_every " + std::to_string(options.verify_every),
+                   "0",
+                   "Verify without codecs."});
     }
   }
 
@@ -154,6 +197,13 @@ struct Session::Impl {
       for (const TensorRange& range : state.ranges) {
         tensor_buckets[range.tensor].push_back(static_cast<std::uint32_t>(b));
       }
+      if (bucket.codec.lossy()) {
+        state.compressed = compressed_bucket(communicator, bucket.codec, state.view.count);
+        if (!residuals) {
+          residuals.emplace(arenas[static_cast<std::size_t>(DType::kF32)]->bytes().size() /
+                            sizeof(float));
+        }
+      }
       largest = std::max(largest, state.view.size_bytes());
       bucket_names.push_back(recorder->name_id("bucket " + std::to_string(b)));
     }
@@ -179,6 +229,11 @@ struct Session::Impl {
   }
 
   [[nodiscard]] std::uint32_t mark() const noexcept { return step + 1; }
+  [[nodiscard]] bool step_is_open() const {
+    return std::any_of(tensor_marks.begin(), tensor_marks.end(), [&](const auto& each) {
+      return each.load(std::memory_order_relaxed) == mark();
+    });
+  }
 
   void ready(std::size_t i) noexcept {
     if (holds.load(std::memory_order_relaxed) > 0) {
@@ -230,7 +285,15 @@ struct Session::Impl {
         std::memcpy(verify_copy->bytes().data(), bucket.view.data, bucket.view.size_bytes());
       }
       bucket.sequence = launches.fetch_add(1, std::memory_order_relaxed);
-      bucket.work = communicator.all_reduce(bucket.view, options.op, call_options(b));
+      bucket.work =
+          bucket.compressed
+              ? bucket.compressed->all_reduce(bucket.view,
+                                              options.op,
+                                              &*residuals,
+                                              static_cast<std::size_t>(plan.buckets[b].begin),
+                                              step,
+                                              call_options(b))
+              : communicator.all_reduce(bucket.view, options.op, call_options(b));
     } catch (const Error& error) {
       const std::scoped_lock lock(launch_failure_mutex);
       launch_failure.emplace(error);
@@ -419,6 +482,7 @@ struct Session::Impl {
         call_back(b);
       }
     }
+    commit_residuals();
     const Nanoseconds end = monotonic_now();
     if (options.record_steps > 0) {
       record(waits);
@@ -428,6 +492,20 @@ struct Session::Impl {
     open_step();
     recorder->begin_step(step, end);
     broken = false;
+  }
+
+  void commit_residuals() {
+    if (!residuals) {
+      return;
+    }
+    for (std::uint32_t b = 0; b < buckets.size(); ++b) {
+      if (buckets[b].compressed && !buckets[b].compressed->finite()) {  // the same on all ranks
+        residuals->keep(static_cast<std::size_t>(plan.buckets[b].begin),
+                        static_cast<std::size_t>(plan.buckets[b].end));
+      }
+    }
+    residuals->commit();
+    can_undo = true;
   }
 
   // Peers must not wait for a rank whose optimizer gave up.
@@ -483,6 +561,8 @@ struct Session::Impl {
   Plan plan;
   std::array<std::unique_ptr<Arena>, std::size(kAllDTypes)> arenas;
   std::vector<std::int64_t> offsets;
+  std::optional<Residuals> residuals;  // of the arena of fp32; from the first codec on
+  bool can_undo = false;
 
   // Of the installed plan.
   std::deque<BucketState> buckets;  // a deque: its elements do not move
@@ -594,6 +674,39 @@ Recorder& Session::recorder() noexcept {
 void Session::reset_recording() {
   impl_->recorder->clear();
   impl_->recorder->begin_step(impl_->step, monotonic_now());
+  for (Impl::BucketState& bucket : impl_->buckets) {
+    if (bucket.compressed) {
+      bucket.compressed->reset_counters();
+    }
+  }
+}
+
+Session::Compression Session::compression() const {
+  Compression result;
+  for (const Impl::BucketState& bucket : impl_->buckets) {
+    if (bucket.compressed) {
+      result.counters += bucket.compressed->counters();
+    }
+  }
+  result.residual_norm = impl_->residuals ? impl_->residuals->norm() : 0.0;
+  return result;
+}
+
+void Session::undo_compression() {
+  if (!impl_->residuals) {
+    return;
+  }
+  const bool open = impl_->step_is_open();
+  if (open || !impl_->can_undo) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {"there is no finished step to undo",
+                 "step " + std::to_string(impl_->step),
+                 open ? "gradients ready already" : "none finished, or undone before",
+                 "right after finish(), once",
+                 ""});
+  }
+  impl_->residuals->undo();
+  impl_->can_undo = false;
 }
 
 Timeline Session::timeline() const {
@@ -611,10 +724,7 @@ void Session::replan(Plan plan) {
                  what.expected,
                  "Make a new Session for other tensors."});
   }
-  const bool open =
-      std::any_of(impl_->tensor_marks.begin(), impl_->tensor_marks.end(), [&](const auto& mark) {
-        return mark.load(std::memory_order_relaxed) == impl_->mark();
-      });
+  const bool open = impl_->step_is_open();
   if (open || impl_->holds.load(std::memory_order_relaxed) > 0) {
     throw Error(ErrorCode::kInvalidArgument,
                 {"replan() between steps only",
@@ -625,6 +735,10 @@ void Session::replan(Plan plan) {
   }
   impl_->check_types(plan);
   agree_on_plan(impl_->communicator, plan);
+  if (impl_->residuals) {
+    impl_->residuals->settle();
+    impl_->can_undo = false;
+  }
   impl_->plan = std::move(plan);
   impl_->install();
 }

@@ -9,6 +9,7 @@
 
 #include "stretto/base/buffer.hpp"
 #include "stretto/comm/communicator.hpp"
+#include "stretto/compress/compressed_bucket.hpp"
 #include "stretto/data/plan.hpp"
 #include "stretto/data/timeline.hpp"
 #include "stretto/run/recorder.hpp"
@@ -39,7 +40,9 @@ class Session {
  public:
   /// Collective: every rank calls it with an equal plan and equal options.
   /// @throws Error kMismatch on every rank, naming the first tensor or bucket that differs;
-  ///         kInvalidArgument if the plan is not valid, or asks for the mean of integers.
+  ///         kInvalidArgument if the plan is not valid, or asks for the mean of integers, or its
+  ///         codecs go with neither op nor verify_every; kUnavailable if the communicator cannot
+  ///         run an algorithm or codec.
   Session(Communicator& communicator, Plan plan, SessionOptions options = {});
   ~Session();
   Session(const Session&) = delete;
@@ -93,7 +96,22 @@ class Session {
   };
   [[nodiscard]] Hold accumulate() { return Hold(*this); }
 
-  /// Another way to cut the same tensors. Collective, between steps only.
+  /// What the codecs of the plan's buckets have done on this rank since reset_recording(), of
+  /// finished steps; zeros without codecs.
+  struct Compression {
+    CodecCounters counters;
+    double residual_norm = 0.0;  ///< Euclidean, of what has not been sent yet.
+  };
+  [[nodiscard]] Compression compression() const;
+  /// The optimizer leaves the step that was just finished out, as loss scaling does after an
+  /// overflow: what was sent in it counts as not sent, bit by bit. Buckets in which some rank had
+  /// gradients that are not finite have kept their residual anyway. On every rank, before the next
+  /// ready(), once. Nothing without codecs.
+  /// @throws Error kInvalidArgument: a step is open, none was finished, or it was undone before.
+  void undo_compression();
+
+  /// Another way to cut the same tensors. What codecs have not sent yet is kept. Collective,
+  /// between steps only.
   /// @throws Error kInvalidArgument if the tensors differ or a step is open; kMismatch as the
   ///         constructor.
   void replan(Plan plan);

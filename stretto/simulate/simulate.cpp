@@ -97,6 +97,16 @@ void check(const StepProfile& profile, const Plan& plan) {
                  "Make the plan from the same profile"});
   }
   plan.validate();
+  for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
+    if (plan.buckets[b].codec.lossy()) {
+      throw Error(ErrorCode::kUnavailable,
+                  {"this version has no price for codecs",
+                   "bucket " + std::to_string(b),
+                   "codec " + to_string(plan.buckets[b].codec),
+                   "none",
+                   "train and replay run it, on an emulated machine too."});
+    }
+  }
 }
 
 /// Ranks of equal speed, as one: who stands for them, and the speed.

@@ -36,7 +36,9 @@ struct ReplayOptions {
 struct ReplayResult {
   Timeline timeline;  ///< All ranks'; on rank 0 only.
   std::uint64_t plan_hash = 0;
-  std::int64_t values_checked = 0;  ///< Reduced elements compared with the right result, all ranks.
+  /// Reduced elements compared with the right result, all ranks; none where codecs lose bits.
+  std::int64_t values_checked = 0;
+  Session::Compression compression;  ///< This rank's, of the recorded steps.
 };
 
 /// Runs steps of a profile: real ranks and real gradient bytes, with somebody else's compute times.

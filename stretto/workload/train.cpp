@@ -278,6 +278,7 @@ TrainResult train(Communicator& communicator, const Dataset& dataset, const Trai
   result.accuracy = accuracy(communicator, dataset, options.batch, trainer.mlp);
   result.weights_hash = common_hash(communicator, trainer.mlp.weights());
   result.plan_hash = trainer.session.plan().hash();
+  result.compression = trainer.session.compression();
   result.steps = steps;
   result.kernels = trainer.mlp.kernels().name;
   return result;

@@ -45,8 +45,9 @@ struct TrainResult {
   double accuracy = 0;             ///< Part of the test images that is classified right.
   std::uint64_t weights_hash = 0;  ///< xxh64 over the raw fp32 weights in the plan's order.
   std::uint64_t plan_hash = 0;
-  std::uint32_t steps = 0;   ///< Warm-up included.
-  std::string_view kernels;  ///< Which compilation of the arithmetic ran.
+  std::uint32_t steps = 0;           ///< Warm-up included.
+  Session::Compression compression;  ///< This rank's, of the recorded steps.
+  std::string_view kernels;          ///< Which compilation of the arithmetic ran.
 };
 
 /// Linear scaling with gradual warm-up (Goyal et al. 2017, arXiv:1706.02677): `base` x ranks,

@@ -795,6 +795,31 @@ class Train(CliTest):
         other = self.train("--plan", plan, "--layers", "784-32-10", "--json")
         self.assertIn("another model", self.error(other, 3)["message"])
 
+    def test_a_codec_sends_less_and_all_ranks_end_alike(self):
+        dense = self.result(self.train("-n", 2, "--steps", 5, "--json"))
+        self.assertNotIn("compression", dense)
+        done = self.train("-n", 2, "--steps", 5, "--compress", "int8", "--json")  # ranks compare weights
+        compression = self.result(done)["compression"]
+        self.assertEqual(compression["codecs"], ["int8"])
+        self.assertLess(compression["sent_bytes"], 0.26 * compression["gradient_bytes"])
+        self.assertGreater(compression["residual_norm"], 0)
+        self.assertEqual(compression["not_finite"], 0)
+        text = self.train("-n", 2, "--steps", 5, "--compress", "topk:0.01").stdout
+        self.assertIn("compression topk:0.01: ", text)
+
+    def test_a_codec_that_is_not_there_is_exit_2(self):
+        error = self.error(self.train("--compress", "int9", "--steps", 1, "--json"), 2)
+        self.assertIn("--compress", error["where"])
+        self.assertIn("int8", error["help"])
+        error = self.error(self.train("--compress", "int8", "--algorithm", "ring", "--steps", 1, "--json"), 2)
+        self.assertIn("direct", error["expected"])
+
+    def test_a_plan_keeps_its_codec(self):
+        plan = self.directory / "compressed.json"
+        self.result(self.train("-n", 2, "--steps", 1, "--compress", "int4", "--save-plan", plan, "--json"))
+        again = self.result(self.train("-n", 2, "--steps", 1, "--plan", plan, "--json"))
+        self.assertEqual(again["compression"]["codecs"], ["int4"])
+
     def test_baseline_is_what_scaling_is_measured_against(self):
         baseline = self.directory / "baseline.json"
         single = self.train("-n", 1, "--steps", 3, "--json", "-o", baseline)

@@ -593,5 +593,142 @@ TEST(Session, TotalOrderLaunchesInPlanOrderWhateverTheReadyOrder) {
   }
 }
 
+// ---- Codecs ----
+
+Plan compressed_plan(const char* codec, Bytes cap) {
+  Plan plan = uniform_plan(model(), cap);
+  for (Bucket& bucket : plan.buckets) {
+    if (bucket.dtype == DType::kF32) {
+      bucket.codec = parse_codec(codec);
+    }
+  }
+  return plan;
+}
+
+TEST(SessionCodec, AllRanksAgreeAndWhatIsNotSentIsKept) {
+  for (const RanksAs as : {RanksAs::kThreads, RanksAs::kProcesses}) {
+    run_ranks(as, 3, test_options(), [](Communicator& communicator) {
+      for (const char* const codec : {"int8", "topk:0.1", "fp16"}) {
+        Session session(communicator, compressed_plan(codec, Bytes(5000)));
+        for (std::uint32_t step = 0; step < 3; ++step) {
+          fill(session, communicator.rank(), step);
+          ready_in_order(session);
+          session.finish();
+        }
+        const std::vector<std::byte> mine = bytes_of(session);
+        std::vector<std::byte> first = mine;
+        communicator.broadcast({first.data(), first.size() / 2, DType::kF16, {}}, 0).wait();
+        first.resize(mine.size() / 2 * 2);
+        EXPECT_TRUE(std::equal(first.begin(), first.end(), mine.begin()));
+        const Session::Compression done = session.compression();
+        EXPECT_GT(done.residual_norm, 0.0);
+        EXPECT_EQ(done.counters.not_finite, 0);
+        EXPECT_GT(done.counters.sent_bytes, 0);
+      }
+    });
+  }
+}
+
+TEST(SessionCodec, UndoneAndRepeatedEqualsNeverDone) {
+  run_threads(2, test_options(), [](Communicator& communicator) {
+    const auto steps = [&](bool with_undone_step) {
+      Session session(communicator, compressed_plan("int4", Bytes(5000)));
+      std::vector<std::byte> result;
+      for (std::uint32_t step = 0; step < 4; ++step) {
+        if (with_undone_step && step == 2) {
+          fill(session, communicator.rank(), 77);
+          ready_in_order(session);
+          session.finish();
+          session.undo_compression();
+        }
+        fill(session, communicator.rank(), step);
+        ready_in_order(session);
+        session.finish();
+        result = bytes_of(session);
+      }
+      return result;
+    };
+    EXPECT_EQ(steps(false), steps(true));
+  });
+}
+
+TEST(SessionCodec, ReplanKeepsTheTotalOfWhatIsNotSent) {
+  run_threads(2, test_options(), [](Communicator& communicator) {
+    // Sum over steps of the results, then of dense steps with what was left: as if never encoded.
+    Session session(communicator, compressed_plan("onebit", Bytes(5000)), {.op = ReduceOp::kSum});
+    std::vector<double> got(session.gradient(1).count, 0.0);
+    const auto add = [&] {
+      for (std::size_t k = 0; k < got.size(); ++k) {
+        got[k] += static_cast<double>(as_span<float>(session.gradient(1))[k]);
+      }
+    };
+    std::vector<double> given(got.size(), 0.0);
+    for (std::uint32_t step = 0; step < 3; ++step) {
+      for (int rank = 0; rank < 2; ++rank) {
+        fill(session, rank, step);
+        for (std::size_t k = 0; k < given.size(); ++k) {
+          given[k] += static_cast<double>(as_span<float>(session.gradient(1))[k]);
+        }
+      }
+      fill(session, communicator.rank(), step);
+      ready_in_order(session);
+      session.finish();
+      add();
+    }
+    session.replan(compressed_plan("topk:1.0", Bytes(3000)));  // sends all that is left
+    for (std::size_t i = 0; i < session.tensors(); ++i) {
+      std::memset(session.gradient(i).data, 0, session.gradient(i).size_bytes());
+    }
+    ready_in_order(session);
+    session.finish();
+    add();
+    for (std::size_t k = 0; k < got.size(); ++k) {
+      ASSERT_NEAR(got[k], given[k], 1e-4) << k;
+    }
+    EXPECT_EQ(session.compression().residual_norm, 0.0);
+  });
+}
+
+TEST(SessionCodec, OneRankLosesNothing) {
+  run_threads(1, test_options(), [](Communicator& communicator) {
+    Session session(communicator, compressed_plan("onebit", Bytes(5000)));
+    fill(session, 0, 0);
+    const std::vector<std::byte> before = bytes_of(session);
+    ready_in_order(session);
+    session.finish();
+    EXPECT_EQ(bytes_of(session), before);
+    EXPECT_EQ(session.compression().counters.exchanges, 0);
+  });
+}
+
+TEST(SessionCodec, WhatDoesNotGoTogetherIsSaidAtOnce) {
+  run_threads(2, test_options(), [](Communicator& communicator) {
+    const auto code = [&](const Plan& plan, const SessionOptions& options) {
+      return code_of([&] { const Session session(communicator, plan, options); });
+    };
+    const Plan plan = compressed_plan("int8", Bytes(5000));
+    EXPECT_EQ(code(plan, {.op = ReduceOp::kMax}), ErrorCode::kInvalidArgument);
+    EXPECT_EQ(code(plan, {.verify_every = 1}), ErrorCode::kInvalidArgument);
+    Plan ring = plan;
+    Plan halves = plan;
+    for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
+      ring.buckets[b].algorithm = Algorithm::kRing;
+      halves.buckets[b].codec = plan.buckets.front().codec;
+    }
+    EXPECT_EQ(code(ring, {}), ErrorCode::kInvalidArgument);
+    EXPECT_EQ(code(halves, {}), ErrorCode::kInvalidArgument) << "a codec on bf16";
+    Plan other = plan;
+    if (communicator.rank() == 1) {
+      other.buckets[0].codec = parse_codec("int4");
+    }
+    std::string words;
+    EXPECT_EQ(code_of([&] { const Session session(communicator, other); }, &words),
+              ErrorCode::kMismatch);
+    EXPECT_NE(words.find("codec int4"), std::string::npos) << words;
+    Session session(communicator, plan);
+    EXPECT_EQ(code_of([&] { session.undo_compression(); }), ErrorCode::kInvalidArgument);
+  });
+}
+
 }  // namespace
 }  // namespace stretto::testing

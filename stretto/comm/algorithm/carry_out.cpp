@@ -147,6 +147,9 @@ Task all_to_all(Exchange& exchange, const Call& call) {
 }  // namespace
 
 bool lends(const Exchange& exchange, const Call& call) noexcept {
+  if (call.procedure != nullptr) {
+    return false;
+  }
   const std::size_t bytes = call.data.size_bytes();
   switch (call.kind) {
     case Collective::kAllReduce:
@@ -166,6 +169,9 @@ bool lends(const Exchange& exchange, const Call& call) noexcept {
 }
 
 Task carry_out(Exchange& exchange, const Call& call) {
+  if (call.procedure != nullptr) {
+    return call.procedure->run(exchange, call);
+  }
   switch (call.kind) {
     case Collective::kAllReduce:
       return all_reduce(exchange, call);

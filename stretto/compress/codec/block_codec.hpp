@@ -39,7 +39,7 @@ struct CodecInput {
 };
 
 /// Writes Q(c) to `wire`, encoded_bytes(format, input.count) of them, and what it left out to
-/// next_residual, in one pass.
+/// next_residual, in one pass. The wire of 16-bit formats must be aligned to 2 bytes.
 ///
 /// The bits depend on the values, `key` and nothing else: not on the instruction set. `key` is of
 /// this step, bucket and stretch of elements; only the stochastic formats look at it.

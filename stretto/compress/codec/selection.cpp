@@ -140,6 +140,12 @@ bool Selector::at_least_rms(const CodecInput& input, double multiple, SparseValu
   return true;
 }
 
+bool Selector::at(const CodecInput& input, SparseValues& chosen) {
+  const bool finite = sum_and_count(input);
+  move_out({sums_, input.count}, finite && input.residual != nullptr, chosen);
+  return finite;
+}
+
 void draw_indices(std::size_t count,
                   std::size_t k,
                   std::uint64_t key,

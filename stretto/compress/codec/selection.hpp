@@ -32,6 +32,8 @@ class Selector {
   [[nodiscard]] bool at_least(const CodecInput& input, float threshold, SparseValues& chosen);
   /// The same with `multiple` x the root mean square of c as the threshold, another one each time.
   [[nodiscard]] bool at_least_rms(const CodecInput& input, double multiple, SparseValues& chosen);
+  /// Those at chosen.indices, which count has.
+  [[nodiscard]] bool at(const CodecInput& input, SparseValues& chosen);
 
  private:
   bool sum_and_count(const CodecInput& input);

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "stretto/base/units.hpp"
+#include "stretto/comm/communicator.hpp"
+#include "stretto/compress/residuals.hpp"
+#include "stretto/data/codec_spec.hpp"
+
+namespace stretto {
+
+/// What a codec has done on this rank.
+struct CodecCounters {
+  std::int64_t exchanges = 0;
+  std::int64_t not_finite = 0;   ///< Exchanges with a gradient that was not; equal on all ranks.
+  std::int64_t dense_bytes = 0;  ///< Of the gradients, as fp32.
+  std::int64_t sent_bytes = 0;   ///< To all other ranks.
+  Nanoseconds encode{};          ///< Processor time.
+  Nanoseconds decode{};          ///< Sums that are made on the way included.
+
+  CodecCounters& operator+=(const CodecCounters& other) noexcept;
+};
+
+/// All-reduce of one bucket with fewer bytes. One exchange at a time.
+///
+/// How it travels follows from the codec. *Two-shot* (fp16, bf16, int8, int4, onebit): every rank
+/// gives each other its part, encoded; the owner of a part adds in fp32 in rank order, encodes the
+/// sum once and gives it to all: nothing is rounded on every hop. *Gather* (topk, threshold): all
+/// get the elements of all, and add them in rank order. *Additive* (randomk; fp16 and bf16 under an
+/// algorithm other than direct): the encoded bucket takes part in an all-reduce. All ranks get the
+/// same bits.
+class CompressedBucket : private detail::Procedure {
+ public:
+  /// `data`, of fp32, is replaced by the sum or mean over ranks of D(Q(data + residual)). With
+  /// error feedback it uses `residuals` from element `begin` on, which it never commits. `step`
+  /// seeds what is random. Lives, as `data` and `residuals`, until the Work is over.
+  /// @throws Error kInvalidArgument: another type or length, an op that is neither sum nor mean, an
+  ///         algorithm that the codec cannot ride; kUnavailable as Communicator::all_reduce_by.
+  [[nodiscard]] Work all_reduce(BufferView data,
+                                ReduceOp op,
+                                Residuals* residuals,
+                                std::size_t begin,
+                                std::uint32_t step,
+                                CallOptions options);
+
+  [[nodiscard]] const CodecSpec& codec() const noexcept { return codec_; }
+  /// Of the last exchange, once it is over; equal on all ranks. If false, `data` holds numbers that
+  /// are not finite, and Residuals::keep() is due.
+  [[nodiscard]] bool finite() const noexcept { return finite_; }
+  /// Not while an exchange runs.
+  [[nodiscard]] const CodecCounters& counters() const noexcept { return counters_; }
+  void reset_counters() noexcept { counters_ = {}; }
+
+ protected:
+  /// What one exchange works on.
+  struct Input {
+    BufferView data;
+    float factor = 1.0F;         ///< 1 / P of a mean.
+    const float* own = nullptr;  ///< Residuals; all null without error feedback.
+    float* next_own = nullptr;
+    const float* of_sums = nullptr;
+    float* next_of_sums = nullptr;
+    std::uint64_t key = 0;
+  };
+  explicit CompressedBucket(const CodecSpec& codec) : codec_(codec) {}
+
+  Input input_;
+  bool finite_ = true;
+  CodecCounters counters_;
+
+ private:
+  friend std::unique_ptr<CompressedBucket> compressed_bucket(Communicator& communicator,
+                                                             const CodecSpec& codec,
+                                                             std::size_t count);
+  CodecSpec codec_;
+  Communicator* communicator_ = nullptr;
+  std::size_t count_ = 0;
+};
+
+/// Whether a bucket of that codec can travel by that algorithm: all by kDirect and kAuto, which
+/// means kDirect here; by others the additive ones.
+[[nodiscard]] bool can_ride(const CodecSpec& codec, Algorithm algorithm) noexcept;
+
+/// For buckets of `count` elements, with memory for their wire.
+/// @throws Error kInvalidArgument: no codec, or a bucket too long for 32-bit indices; kUnavailable
+/// as
+///         Communicator::allocate().
+[[nodiscard]] std::unique_ptr<CompressedBucket> compressed_bucket(Communicator& communicator,
+                                                                  const CodecSpec& codec,
+                                                                  std::size_t count);
+
+}  // namespace stretto

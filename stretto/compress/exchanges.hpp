@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <ctime>
+#include <memory>
+
+#include "stretto/comm/exchange.hpp"
+#include "stretto/compress/codec/block_codec.hpp"
+#include "stretto/compress/compressed_bucket.hpp"
+
+/// The exchanges of compress/: coroutines over Transport, as the algorithms of comm/ are. P ranks,
+/// n bytes of gradients, w(n) of their encoding, latency a, seconds per byte b.
+namespace stretto::detail {
+
+/// Parts by direct exchange, the sums of parts by direct exchange: 2 a + 2 (P-1)/P w(n) b, and two
+/// losses whatever P is. Both are fed back, each where it arose.
+[[nodiscard]] std::unique_ptr<CompressedBucket> two_shot_exchange(Communicator& communicator,
+                                                                  const CodecSpec& codec,
+                                                                  std::size_t count);
+/// Everything to everybody: a + (P-1) w b, with w of 8 bytes for each chosen element. Less than
+/// dense if less than 1/P of the elements is chosen.
+[[nodiscard]] std::unique_ptr<CompressedBucket> gather_exchange(Communicator& communicator,
+                                                                const CodecSpec& codec,
+                                                                std::size_t count);
+/// The chosen values take part in an all-reduce; where they belong, all ranks know.
+[[nodiscard]] std::unique_ptr<CompressedBucket> random_k_exchange(Communicator& communicator,
+                                                                  const CodecSpec& codec,
+                                                                  std::size_t count);
+
+/// Spreads the bits of a number that counts (the finalizer of SplitMix64).
+[[nodiscard]] constexpr std::uint64_t mix_key(std::uint64_t x) noexcept {
+  x += 0x9e3779b97f4a7c15U;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9U;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebU;
+  return x ^ (x >> 31);
+}
+
+/// Charges the processor time of its life to a counter, and to the emulated machine, which would
+/// compute it too.
+class CodecTime {
+ public:
+  CodecTime(Exchange& exchange, Nanoseconds& total)
+      : exchange_(exchange), total_(total), begin_(now()) {}
+  ~CodecTime() {
+    const Nanoseconds spent = now() - begin_;
+    total_ += spent;
+    exchange_.spend(spent);
+  }
+  CodecTime(const CodecTime&) = delete;
+  CodecTime& operator=(const CodecTime&) = delete;
+
+ private:
+  static Nanoseconds now() noexcept {
+    timespec time{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return std::chrono::seconds(time.tv_sec) + Nanoseconds(time.tv_nsec);
+  }
+  Exchange& exchange_;
+  Nanoseconds& total_;
+  Nanoseconds begin_;
+};
+
+}  // namespace stretto::detail

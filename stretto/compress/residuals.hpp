@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdlib>
+#include <memory>
+#include <span>
+#include <utility>
+
+namespace stretto {
+
+/// Error-feedback memory of one rank for all fp32 elements of a plan, in the order of their arena:
+/// so it is keyed by parameter and element, and cutting buckets differently leaves it alone. In the
+/// units of the gradients, whatever the learning rate is.
+///
+/// Two kinds: what this rank's own gradient has not sent yet, and what was lost when this rank
+/// rounded a sum that it made for all (of two-shot exchanges; elsewhere zero, and without pages).
+/// Each twice: an exchange reads one and writes the other, and commit() exchanges them. So a step
+/// can be undone without a copy, bit by bit.
+class Residuals {
+ public:
+  explicit Residuals(std::size_t elements);
+
+  [[nodiscard]] std::size_t elements() const noexcept { return elements_; }
+
+  /// What an exchange of elements from `begin` on reads, and writes.
+  [[nodiscard]] const float* own(std::size_t begin) const noexcept {
+    return own_.current.get() + begin;
+  }
+  [[nodiscard]] float* next_own(std::size_t begin) const noexcept {
+    return own_.next.get() + begin;
+  }
+  [[nodiscard]] const float* of_sums(std::size_t begin) const noexcept {
+    return sums_.current.get() + begin;
+  }
+  [[nodiscard]] float* next_of_sums(std::size_t begin) const noexcept {
+    return sums_.next.get() + begin;
+  }
+
+  /// Elements [begin, end) stay as they were: their exchange was not of finite numbers. Before
+  /// commit(). What no exchange writes stays anyway.
+  void keep(std::size_t begin, std::size_t end) noexcept;
+  /// The step is over: what was written is what is read from now on.
+  void commit() noexcept;
+  /// As it was before the last commit(): the optimizer left that step out.
+  void undo() noexcept { commit(); }
+  /// For another plan, which may give sums to other ranks and leave other elements alone: what was
+  /// lost in sums becomes this rank's own, whose total over ranks stays. No undo() after it.
+  void settle() noexcept;
+
+  /// Euclidean norm of both together.
+  [[nodiscard]] double norm() const noexcept;
+
+ private:
+  struct Free {
+    void operator()(float* memory) const noexcept { std::free(memory); }
+  };
+  using Memory = std::unique_ptr<float[], Free>;  // NOLINT(modernize-avoid-c-arrays): from calloc
+  struct Pair {
+    Memory current;
+    Memory next;
+  };
+  [[nodiscard]] static Memory zeroed(std::size_t elements);
+
+  std::size_t elements_;
+  Pair own_;
+  Pair sums_;
+};
+
+}  // namespace stretto
