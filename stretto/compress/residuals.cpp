@@ -36,6 +36,7 @@ void Residuals::commit() noexcept {
   std::swap(sums_.current, sums_.next);
 }
 
+// NOLINTNEXTLINE(readability-make-member-function-const): what it owns changes
 void Residuals::settle() noexcept {
   // Reading a page of zeros does not cost one, writing it does.
   const auto set = [](float& to, float value) {
