@@ -22,6 +22,7 @@ Residuals::Residuals(std::size_t elements)
       own_{zeroed(elements), zeroed(elements)},
       sums_{zeroed(elements), zeroed(elements)} {}
 
+// NOLINTNEXTLINE(readability-make-member-function-const): what it owns changes
 void Residuals::keep(std::size_t begin, std::size_t end) noexcept {
   std::copy(own(begin), own(end), next_own(begin));
   for (std::size_t i = begin; i < end; ++i) {

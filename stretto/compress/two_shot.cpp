@@ -53,7 +53,8 @@ class TwoShot final : public CompressedBucket {
     const std::size_t own = encoded_bytes(format_, length(parts_[index_of(communicator.rank())]));
     outgoing_ = communicator.allocate(Bytes(static_cast<std::int64_t>(wire + own)));
     // Received where memory is not shared: this rank's part from all, the sums of the others.
-    received_ = std::make_unique_for_overwrite<std::byte[]>(  // NOLINT(modernize-avoid-c-arrays)
+    received_ = std::make_unique_for_overwrite<std::byte[]>(  // NOLINT(modernize-avoid-c-arrays):
+                                                              // not zeroed
         index_of(communicator.size()) * own + wire);
     received_sums_ = index_of(communicator.size()) * own;
     sum_.resize(std::min(longest, kChunk));
