@@ -164,8 +164,8 @@ def test_communication_begins_before_backward_ends():
         launched = of_step[of_step["kind"] == RECORD_KIND["launched"]]["begin_ns"]
         assert (launched < end).sum() >= len(launched) - 1
         overlapped.append(exchanges["begin_ns"].min() < end)
-    # Not in every step: backward takes 10 ms, and the thread that communicates may get no core for as long.
-    assert any(overlapped)
+    # In most steps: backward takes 10 ms, and the thread that communicates may once get no core for as long.
+    assert 2 * sum(overlapped) > len(overlapped), overlapped
     records = serial.timeline().records
     last = records[records["step"] == records["step"].max()]
     ready = last[last["kind"] == RECORD_KIND["ready"]]["begin_ns"].max()
