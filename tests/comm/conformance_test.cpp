@@ -31,11 +31,8 @@ std::vector<World> worlds() {
     return options;
   };
   ShmOptions grouped = test_options();
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-  const std::vector<int> sizes = {1, 2, 3, 4, 6};  // ten times as slow
-#else
-  const std::vector<int> sizes = {1, 2, 3, 4, 5, 6, 7, 8, 9};
-#endif
+  const std::vector<int> sizes = kSanitized ? std::vector{1, 2, 3, 4, 6}  // ten times as slow
+                                            : std::vector{1, 2, 3, 4, 5, 6, 7, 8, 9};
   for (const int size : sizes) {
     // NOLINTNEXTLINE(performance-inefficient-vector-operation): a handful
     all.push_back(world(RanksAs::kThreads, size, "", test_options()));

@@ -21,6 +21,16 @@
 /// everything, and as real processes, which is what users run.
 namespace stretto::testing {
 
+/// Built with a sanitizer that slows threads: ten to twenty times.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)  // g++
+inline constexpr bool kSanitized = true;
+#elif defined(__has_feature)  // clang
+inline constexpr bool kSanitized =
+    __has_feature(thread_sanitizer) || __has_feature(address_sanitizer);
+#else
+inline constexpr bool kSanitized = false;
+#endif
+
 enum class RanksAs { kThreads, kProcesses };
 
 using RankBody = std::function<void(Communicator&)>;

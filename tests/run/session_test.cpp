@@ -121,11 +121,7 @@ TEST(Session, EveryPlanAndScheduleGivesTheBitsOfTheSerialOne) {
 }
 
 // Under a sanitizer a round costs twenty times as much, and a thousand of them meet the same races.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr std::uint32_t kRandomOrders = 1'000;
-#else
-constexpr std::uint32_t kRandomOrders = 10'000;
-#endif
+constexpr std::uint32_t kRandomOrders = kSanitized ? 1'000 : 10'000;
 
 TEST(Session, ThousandsOfRandomReadyOrdersPerRankEqualTheSerialSum) {
   run_threads(2, test_options(), [](Communicator& communicator) {
