@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a Session refuses, and how it says so.
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "stretto/base/text.hpp"
+#include "stretto/run/session_impl.hpp"
+
+namespace stretto {
+namespace {
+
+std::string runnable_names() {
+  std::vector<std::string_view> names = {to_string(Algorithm::kAuto)};
+  for (const Algorithm algorithm : runnable_algorithms(Collective::kAllReduce)) {
+    names.push_back(to_string(algorithm));
+  }
+  return join(names);
+}
+
+// Tensors as an error message lists them.
+std::string name_some(const std::vector<std::string>& names) {
+  constexpr std::size_t kShown = 5;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(names.size(), kShown); ++i) {
+    text += (i == 0 ? "'" : ", '") + names[i] + "'";
+  }
+  if (names.size() > kShown) {
+    text += " and " + std::to_string(names.size() - kShown) + " more";
+  }
+  return text;
+}
+
+}  // namespace
+
+void Session::Impl::check_types(const Plan& checked) const {
+  if (options.schedule == Schedule::kPriority) {
+    throw Error(ErrorCode::kUnavailable,
+                {"this version cannot run that schedule",
+                 "schedule",
+                 std::string(to_string(options.schedule)),
+                 "serial or overlap",
+                 "simulate() predicts it."});
+  }
+  for (std::size_t b = 0; b < checked.buckets.size(); ++b) {
+    if (!can_run(Collective::kAllReduce, checked.buckets[b].algorithm)) {
+      throw Error(ErrorCode::kUnavailable,
+                  {"no communicator runs all_reduce by that algorithm",
+                   "bucket " + std::to_string(b),
+                   std::string(to_string(checked.buckets[b].algorithm)),
+                   runnable_names(),
+                   "simulate() predicts it."});
+    }
+  }
+  for (std::size_t b = 0; b < checked.buckets.size(); ++b) {
+    check_codec(checked.buckets[b], b);
+  }
+  for (const TensorSpec& tensor : checked.tensors) {
+    if (options.op == ReduceOp::kMean && !is_floating(tensor.dtype)) {
+      throw Error(
+          ErrorCode::kInvalidArgument,
+          {"the mean of integers is not defined",
+           "tensor '" + tensor.name + "'",
+           std::string(to_string(tensor.dtype)),
+           "a floating type",
+           "Use SessionOptions{.op = ReduceOp::kSum}, or leave the tensor out of the plan."});
+    }
+  }
+}
+
+void Session::Impl::check_codec(const Bucket& bucket, std::size_t b) const {
+  if (!bucket.codec.lossy()) {
+    return;
+  }
+  const std::string where = "bucket " + std::to_string(b) + ", codec " + to_string(bucket.codec);
+  if (communicator.ordering() == Ordering::kTotal) {
+    throw Error(ErrorCode::kUnavailable,
+                {"this backend has no codecs",
+                 where,
+                 std::string(communicator.backend()),
+                 "shm or mpi",
+                 "Leave the codec out."});
+  }
+  if (options.op != ReduceOp::kMean && options.op != ReduceOp::kSum) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {"encoded gradients can be added only",
+                 where,
+                 std::string(to_string(options.op)),
+                 "sum or mean",
+                 ""});
+  }
+  if (!can_ride(bucket.codec, bucket.algorithm)) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {"this codec has an exchange of its own",
+                 where,
+                 "algorithm " + std::string(to_string(bucket.algorithm)),
+                 "direct or auto",
+                 ""});
+  }
+  if (options.verify_every > 0) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {"a codec loses bits, and verify_every compares them",
+                 where,
+                 "verify_every " + std::to_string(options.verify_every),
+                 "0",
+                 "Verify without codecs."});
+  }
+}
+
+// What ranks must have in common for their results to be alike.
+std::string Session::Impl::describe(const SessionOptions& options) {
+  return "op " + std::string(to_string(options.op)) + ", schedule " +
+         std::string(to_string(options.schedule)) + ", streams " + std::to_string(options.streams) +
+         ", verify_every " + std::to_string(options.verify_every);
+}
+
+std::string Session::Impl::here(std::uint32_t b) const {
+  std::string text = "step " + std::to_string(step);
+  if (b != kNothing) {
+    text += ", bucket " + std::to_string(b);
+  }
+  return text;
+}
+
+// Fails the job because of something this rank did, and throws it.
+void Session::Impl::stop_job(ErrorCode code, ErrorDetail detail, std::uint32_t b) {
+  detail.where = "rank " + std::to_string(communicator.rank()) + ", " + here(b);
+  Error error(code, std::move(detail));
+  broken = true;
+  communicator.abort(error, step, b == kNothing ? 0xffffffffU : b);
+  throw error;  // NOLINT(misc-throw-by-value-catch-by-reference): needed by abort() as well
+}
+
+void Session::Impl::check_ready() {
+  if (const std::uint32_t i = ready_twice.load(std::memory_order_relaxed); i != kNothing) {
+    if (i >= plan.tensors.size()) {
+      stop_job(ErrorCode::kInvalidArgument,
+               {"ready() was called for a tensor the plan does not have",
+                "",
+                std::to_string(i),
+                "an index below " + std::to_string(plan.tensors.size()),
+                ""},
+               kNothing);
+    }
+    stop_job(
+        ErrorCode::kReadyTwice,
+        {"a gradient was reported ready twice in one step",
+         "",
+         "tensor '" + plan.tensors[i].name + "' twice",
+         "once per step",
+         "Shared parameters: call ready() after the last contribution only. Accumulation: hold "
+         "accumulate() during all micro-batches but the last."},
+        tensor_buckets[i].empty() ? kNothing : tensor_buckets[i].front());
+  }
+  std::vector<std::string> missing;
+  std::uint32_t first = kNothing;
+  for (std::size_t i = 0; i < plan.tensors.size(); ++i) {
+    if (tensor_marks[i].load(std::memory_order_relaxed) != mark()) {
+      missing.push_back(plan.tensors[i].name);
+      if (first == kNothing && !tensor_buckets[i].empty()) {
+        first = tensor_buckets[i].front();
+      }
+    }
+  }
+  if (!missing.empty() && holds.load(std::memory_order_relaxed) > 0) {
+    stop_job(ErrorCode::kNeverReady,
+             {"finish() was called while accumulate() is held",
+              "",
+              "no gradient reported",
+              "the last micro-batch outside it",
+              "End the Hold before the last backward pass."},
+             kNothing);
+  }
+  if (!missing.empty()) {
+    const std::string count =
+        std::to_string(missing.size()) + " of " + std::to_string(plan.tensors.size());
+    stop_job(ErrorCode::kNeverReady,
+             {"finish() was called before all gradients were ready",
+              "",
+              count + " not ready: " + name_some(missing),
+              "ready() for every tensor",
+              "For a parameter that took no part in the step, write zeros and call ready()."},
+             first);
+  }
+}
+
+}  // namespace stretto

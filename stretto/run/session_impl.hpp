@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "stretto/run/session.hpp"
+
+namespace stretto {
+
+inline constexpr std::uint32_t kNothing = 0xffffffffU;
+
+/// What a Session holds. Private to run/: not installed. Its functions stand by subject in
+/// session.cpp (the plan is installed), session_checks.cpp and session_step.cpp.
+struct Session::Impl {
+  // A bucket of the installed plan, and how far it is in the open step.
+  struct BucketState {
+    BufferView view;
+    std::vector<TensorRange> ranges;
+    int tensors = 0;              // that overlap it
+    std::atomic<int> pending{0};  // of these, not ready yet
+    std::atomic<bool> launched{false};
+    Work work;                                     // valid once launched
+    std::unique_ptr<CompressedBucket> compressed;  // null without codec
+    std::uint32_t sequence = 0;                    // order of launch in the step
+  };
+
+  Impl(Communicator& communicator, Plan plan, const SessionOptions& options);
+
+  // session.cpp
+  RunOrigin common_origin();
+  void install();
+  void open_step();
+  [[nodiscard]] std::uint32_t mark() const noexcept { return step + 1; }
+  [[nodiscard]] bool step_is_open() const;
+
+  // session_checks.cpp
+  void check_types(const Plan& checked) const;
+  void check_codec(const Bucket& bucket, std::size_t b) const;
+  static std::string describe(const SessionOptions& options);
+  [[nodiscard]] std::string here(std::uint32_t b) const;
+  [[noreturn]] void stop_job(ErrorCode code, ErrorDetail detail, std::uint32_t b);
+  void check_ready();
+
+  // session_step.cpp
+  void ready(std::size_t i) noexcept;
+  void bucket_ready(std::uint32_t b) noexcept;
+  void launch(std::uint32_t b) noexcept;
+  [[nodiscard]] CallOptions call_options(std::uint32_t b) const;
+  void await(std::uint32_t b);
+  void verify(std::uint32_t b);
+  void finish();
+  void commit_residuals();
+  void call_back(std::uint32_t b);
+  void record(std::vector<Record>& records);
+
+  Communicator& communicator;
+  SessionOptions options;
+  Plan plan;
+  std::array<std::unique_ptr<Arena>, std::size(kAllDTypes)> arenas;
+  std::vector<std::int64_t> offsets;
+  std::optional<Residuals> residuals;  // of the arena of fp32; from the first codec on
+  bool can_undo = false;
+
+  // Of the installed plan.
+  std::deque<BucketState> buckets;  // a deque: its elements do not move
+  std::vector<std::vector<std::uint32_t>> tensor_buckets;
+  std::vector<std::uint32_t> bucket_names;
+
+  // Of the open step.
+  std::uint32_t step = 0;
+  std::vector<std::atomic<std::uint32_t>> tensor_marks;  // step + 1 once ready in it
+  std::vector<std::int64_t> ready_at;
+  std::atomic<std::size_t> ready_buckets{0};
+  std::atomic<std::uint32_t> launches{0};
+  std::atomic<int> holds{0};
+  std::atomic<std::uint32_t> ready_twice{kNothing};
+  std::atomic<std::uint32_t> awaited{kNothing};
+  std::mutex order_mutex;
+  std::uint32_t next_in_order = 0;
+  std::mutex launch_failure_mutex;
+  std::optional<Error> launch_failure;
+  std::uint32_t verified = kNothing;
+  std::unique_ptr<Arena> verify_copy;
+  bool broken = false;
+
+  BucketCallback on_bucket;
+  std::optional<Recorder> recorder;
+  std::vector<std::uint32_t> tensor_names;
+  std::uint32_t wait_name = 0;
+};
+
+}  // namespace stretto
