@@ -87,10 +87,30 @@ void Recorder::add(std::span<const Record> records) {
   if (!open_ || max_steps_ == 0) {
     return;
   }
+  add_to(current_, records);
+}
+
+void Recorder::add(std::uint32_t number, std::span<const Record> records) {
+  const std::scoped_lock lock(mutex_);
+  if (max_steps_ == 0) {
+    return;
+  }
+  if (open_ && current_.number == number) {
+    add_to(current_, records);
+    return;
+  }
+  const auto step = std::find_if(
+      steps_.begin(), steps_.end(), [number](const Step& each) { return each.number == number; });
+  if (step != steps_.end()) {
+    add_to(*step, records);
+  }
+}
+
+void Recorder::add_to(Step& step, std::span<const Record> records) const {
   for (Record record : records) {
     record.rank = rank_;
-    record.step = current_.number;
-    current_.records.push_back(record);
+    record.step = step.number;
+    step.records.push_back(record);
   }
 }
 

@@ -41,6 +41,8 @@ class Recorder {
   /// Fills in rank and step; times are absolute monotonic nanoseconds here.
   void add(Record record);
   void add(std::span<const Record> records);
+  /// To step `number`, open or closed; nothing if it is not kept.
+  void add(std::uint32_t number, std::span<const Record> records);
   /// For compute: `recorder.add(RecordKind::kForward, "layer 3", begin, end)`.
   void add(RecordKind kind, std::string_view name, Nanoseconds begin, Nanoseconds end);
 
@@ -55,6 +57,7 @@ class Recorder {
     std::uint32_t number = 0;
     std::vector<Record> records;
   };
+  void add_to(Step& step, std::span<const Record> records) const;
   std::uint32_t name_index(std::string_view name);  // under the lock
 
   mutable std::mutex mutex_;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -65,9 +66,11 @@ void Session::Impl::install() {
                   static_cast<std::size_t>(bucket.end - bucket.begin),
                   bucket.dtype,
                   {}};
+    state.halves = in_halves(bucket);
     state.ranges = ranges[b];
     state.tensors = static_cast<int>(state.ranges.size());
     for (const TensorRange& range : state.ranges) {
+      state.urgency = std::max(state.urgency, static_cast<int>(range.tensor));
       tensor_buckets[range.tensor].push_back(static_cast<std::uint32_t>(b));
     }
     if (bucket.codec.lossy()) {
@@ -80,6 +83,11 @@ void Session::Impl::install() {
     largest = std::max(largest, state.view.size_bytes());
     bucket_names.push_back(recorder->name_id("bucket " + std::to_string(b)));
   }
+  by_urgency.resize(buckets.size());
+  std::iota(by_urgency.begin(), by_urgency.end(), 0U);
+  std::stable_sort(by_urgency.begin(), by_urgency.end(), [&](std::uint32_t a, std::uint32_t b) {
+    return buckets[a].urgency > buckets[b].urgency;
+  });
   if (options.verify_every > 0) {
     verify_copy = communicator.allocate(Bytes(static_cast<std::int64_t>(largest)));
   }
@@ -90,7 +98,9 @@ void Session::Impl::open_step() {
   for (BucketState& bucket : buckets) {
     bucket.pending.store(bucket.tensors, std::memory_order_relaxed);
     bucket.launched.store(false, std::memory_order_relaxed);
-    bucket.work = Work();
+    bucket.reduced = Work();
+    bucket.available = Work();
+    bucket.taken = false;
   }
   ready_buckets.store(0, std::memory_order_relaxed);
   launches.store(0, std::memory_order_relaxed);
@@ -116,7 +126,7 @@ Session::~Session() {
   // Peers may be reading arenas that are about to go. In good order nothing is in flight.
   const bool in_flight =
       std::any_of(impl_->buckets.begin(), impl_->buckets.end(), [](const auto& bucket) {
-        return bucket.launched.load(std::memory_order_acquire) && !bucket.work.done();
+        return bucket.launched.load(std::memory_order_acquire) && !bucket.available.done();
       });
   if (in_flight) {
     impl_->communicator.abort(
@@ -147,6 +157,10 @@ void Session::ready(std::size_t i) noexcept {
 }
 
 void Session::wait(std::size_t i) {
+  if (impl_->options.schedule == Schedule::kPriority) {
+    impl_->take_for(i);
+    return;
+  }
   if (impl_->tensor_marks.at(i).load(std::memory_order_relaxed) != impl_->mark()) {
     return;
   }
@@ -165,8 +179,15 @@ void Session::wait(std::size_t i) {
                    "Call finish()."});
     }
     bucket.launched.wait(false, std::memory_order_acquire);
-    impl_->await(b);
+    impl_->await(b, bucket.available);
   }
+}
+
+void Session::drain() {
+  impl_->drain();
+}
+double Session::gradient_norm() {
+  return impl_->gradient_norm();
 }
 
 void Session::on_bucket(BucketCallback callback) {
@@ -212,12 +233,15 @@ void Session::undo_compression() {
     return;
   }
   const bool open = impl_->step_is_open();
-  if (open || !impl_->can_undo) {
+  const bool travels = impl_->unsettled.load(std::memory_order_relaxed);
+  if (open || travels || !impl_->can_undo) {
     throw Error(ErrorCode::kInvalidArgument,
                 {"there is no finished step to undo",
                  "step " + std::to_string(impl_->step),
-                 open ? "gradients ready already" : "none finished, or undone before",
-                 "right after finish(), once",
+                 open      ? "gradients ready already"
+                 : travels ? "gradients on their way"
+                           : "none finished, or undone before",
+                 "right after finish() (under priority, drain()), once",
                  ""});
   }
   impl_->residuals->undo();
@@ -248,6 +272,7 @@ void Session::replan(Plan plan) {
                  "a step without ready()",
                  "Call it right after finish()."});
   }
+  impl_->drain();
   impl_->check_types(plan);
   agree_on_plan(impl_->communicator, plan);
   if (impl_->residuals) {

@@ -28,6 +28,10 @@ struct SessionOptions {
   std::uint32_t verify_every = 0;
   /// Steps kept for timeline(); 0 records nothing.
   std::size_t record_steps = 50;
+  /// Under Schedule::kPriority: all reductions go before what gathers their results. For steps that
+  /// need gradient_norm() before the first update; without it, what the next forward pass reads
+  /// first goes first.
+  bool reduce_first = false;
 };
 
 /// Reduces a model's gradients over all ranks while backward is still computing them.
@@ -36,6 +40,17 @@ struct SessionOptions {
 /// thread; then finish(). Gradients live in one flat arena per dtype for the Session's life;
 /// addresses never change, not even by replan(). Between finish() and the next ready(i) the caller
 /// may do anything with gradient(i).
+///
+/// Under Schedule::kPriority finish() waits for nothing: communication goes on under the next
+/// forward pass, in which wait(i) comes before the first use of parameter i, so that on_bucket()
+/// has updated it. Per step: forward with wait(i) before each layer; backward with ready(i);
+/// finish(). Before anything else reads parameters or gradients (evaluation, a checkpoint, the end)
+/// comes drain(). Weights are those of the other schedules, bit for bit under Algorithm::kDirect:
+/// nothing is stale. A bucket travels as two operations, a reduce_scatter when its gradients are
+/// ready and an all_gather after it; both of a bucket that is needed earlier overtake those of one
+/// that is needed later. Needed earlier is what stands later in the plan: forward is taken to be
+/// backward reversed. Buckets with a codec, with an algorithm that has no halves, and those of a
+/// communicator under Ordering::kTotal travel whole.
 class Session {
  public:
   /// Collective: every rank calls it with an equal plan and equal options.
@@ -61,25 +76,42 @@ class Session {
 
   /// Blocks until gradient i, reported ready in the open step, is reduced; returns at once if it
   /// was not reported, because then the last finish() has reduced it.
-  /// @throws Error kInvalidArgument if it cannot travel before others are ready; else as finish().
+  /// Under kPriority: blocks until gradient i of the last finished step is reduced here and its
+  /// buckets' callbacks have run; other buckets that have arrived are seen to meanwhile. Returns at
+  /// once if that is so already. On the thread that calls finish().
+  /// @throws Error kInvalidArgument if it cannot travel before others are ready, or under kPriority
+  ///         was reported ready in the open step; else as finish().
   void wait(std::size_t i);
+  /// wait() for all that is left of the last finished step, what is needed first first. Nothing
+  /// unless the schedule is kPriority.
+  void drain();
 
   /// Called once per bucket and step, as buckets arrive, on the thread that is in
-  /// finish(): a place for the optimizer's work on that bucket's tensors, beside the communication
-  /// of the others.
+  /// finish() (kPriority: in wait() or drain()): a place for the optimizer's work on that bucket's
+  /// tensors, beside the communication of the others.
   using BucketCallback =
       std::function<void(std::size_t bucket, const std::vector<TensorRange>& ranges)>;
   void on_bucket(BucketCallback callback);
 
-  /// Returns when every gradient is reduced, and opens the next step.
+  /// Returns when every gradient is reduced (kPriority: at once), and opens the next step.
   /// @throws Error kNeverReady naming the tensors (the job is aborted: peers fail with the same);
-  ///         kReadyTwice (likewise); kPeerLost, kTimeout, kMismatch naming rank, step and bucket.
+  ///         kReadyTwice (likewise); kPeerLost, kTimeout, kMismatch naming rank, step and bucket;
+  ///         under kPriority kInvalidArgument (likewise) when a gradient was ready before all of
+  ///         the step before had been waited for.
   ///         What a callback throws goes through, and stops the job. After a throw the Session can
   ///         only be destroyed.
   void finish();
 
-  /// The bucket that finish() or wait() is waiting for right now, for a thread that watches. Any
-  /// thread.
+  /// Euclidean norm of all gradients of the step that was just finished, equal on all ranks: the
+  /// root of the squares' sum, in fp64, over each rank's parts of the buckets, then over the ranks.
+  /// So its last bits depend on the plan. Between finish() and the first wait(); under kPriority it
+  /// waits for the reductions, not for what gathers their results. Collective.
+  /// @throws Error kInvalidArgument: nothing finished, a step open, gradients that are no floating
+  ///         numbers, or some taken already; else as finish().
+  [[nodiscard]] double gradient_norm();
+
+  /// The bucket that finish(), wait() or drain() is waiting for right now, for a thread that
+  /// watches. Any thread.
   [[nodiscard]] std::optional<std::size_t> awaited() const noexcept;
 
   /// While it lives, ready() communicates nothing: gradients of several micro-batches add up where
@@ -107,11 +139,12 @@ class Session {
   /// overflow: what was sent in it counts as not sent, bit by bit. Buckets in which some rank had
   /// gradients that are not finite have kept their residual anyway. On every rank, before the next
   /// ready(), once. Nothing without codecs.
-  /// @throws Error kInvalidArgument: a step is open, none was finished, or it was undone before.
+  /// @throws Error kInvalidArgument: a step is open or not drained, none was finished, or it was
+  ///         undone before.
   void undo_compression();
 
   /// Another way to cut the same tensors. What codecs have not sent yet is kept. Collective,
-  /// between steps only.
+  /// between steps only; drains first.
   /// @throws Error kInvalidArgument if the tensors differ or a step is open; kMismatch as the
   ///         constructor.
   void replan(Plan plan);
@@ -125,7 +158,8 @@ class Session {
   [[nodiscard]] Recorder& recorder() noexcept;
   /// Forgets what was recorded and lets the open step begin now: call after warm-up.
   void reset_recording();
-  /// This rank's records.
+  /// This rank's records. Under kPriority a step's exchanges are there once it was drained, and
+  /// reach into the next step.
   [[nodiscard]] Timeline timeline() const;
 
  private:

@@ -36,13 +36,14 @@ std::string name_some(const std::vector<std::string>& names) {
 }  // namespace
 
 void Session::Impl::check_types(const Plan& checked) const {
-  if (options.schedule == Schedule::kPriority) {
+  if (options.schedule == Schedule::kPriority && options.verify_every > 0 &&
+      communicator.ordering() == Ordering::kTotal) {
     throw Error(ErrorCode::kUnavailable,
-                {"this version cannot run that schedule",
-                 "schedule",
-                 std::string(to_string(options.schedule)),
-                 "serial or overlap",
-                 "simulate() predicts it."});
+                {"this backend cannot repeat a reduction whenever a rank comes to it",
+                 "verify_every " + std::to_string(options.verify_every) + ", schedule priority",
+                 std::string(communicator.backend()),
+                 "shm or mpi",
+                 "Verify under the schedule overlap."});
   }
   for (std::size_t b = 0; b < checked.buckets.size(); ++b) {
     if (!can_run(Collective::kAllReduce, checked.buckets[b].algorithm)) {
@@ -117,7 +118,7 @@ std::string Session::Impl::describe(const SessionOptions& options) {
 }
 
 std::string Session::Impl::here(std::uint32_t b) const {
-  std::string text = "step " + std::to_string(step);
+  std::string text = "step " + std::to_string(b == kNothing ? step : travelling());
   if (b != kNothing) {
     text += ", bucket " + std::to_string(b);
   }
@@ -129,11 +130,61 @@ void Session::Impl::stop_job(ErrorCode code, ErrorDetail detail, std::uint32_t b
   detail.where = "rank " + std::to_string(communicator.rank()) + ", " + here(b);
   Error error(code, std::move(detail));
   broken = true;
-  communicator.abort(error, step, b == kNothing ? 0xffffffffU : b);
+  communicator.abort(error, b == kNothing ? step : travelling(), b == kNothing ? 0xffffffffU : b);
   throw error;  // NOLINT(misc-throw-by-value-catch-by-reference): needed by abort() as well
 }
 
+bool Session::Impl::in_halves(const Bucket& bucket) const {
+  return options.schedule == Schedule::kPriority &&
+         communicator.ordering() == Ordering::kAddressed && !bucket.codec.lossy() &&
+         can_run(Collective::kReduceScatter, bucket.algorithm) &&
+         can_run(Collective::kAllGather, bucket.algorithm);
+}
+
+void Session::Impl::check_whole() const {
+  if (broken) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {"this Session failed before", here(kNothing), "", "", "Make a new one."});
+  }
+}
+
+void Session::Impl::check_norm() const {
+  for (const TensorSpec& tensor : plan.tensors) {
+    if (!is_floating(tensor.dtype)) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  {"the norm of gradients that are no floating numbers",
+                   "tensor '" + tensor.name + "'",
+                   std::string(to_string(tensor.dtype)),
+                   "a floating type",
+                   ""});
+    }
+  }
+  const bool late =
+      options.schedule == Schedule::kPriority && !buckets.empty() &&
+      (!unsettled.load(std::memory_order_relaxed) ||
+       std::any_of(buckets.begin(), buckets.end(), [](const auto& each) { return each.taken; }));
+  if (step == 0 || step_is_open() || late) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {"there is no finished step whose gradients are all as they were reduced",
+                 here(kNothing),
+                 step == 0 ? "no step finished"
+                 : late    ? "buckets taken already"
+                           : "gradients ready already",
+                 "gradient_norm() right after finish()",
+                 ""});
+  }
+}
+
 void Session::Impl::check_ready() {
+  if (const std::uint32_t i = ready_early.load(std::memory_order_relaxed); i != kNothing) {
+    stop_job(ErrorCode::kInvalidArgument,
+             {"a gradient was reported ready while the step before was not waited for",
+              "",
+              "tensor '" + plan.tensors[i].name + "'",
+              "wait(i) for every tensor, or drain(), between finish() and the next ready()",
+              "Under the schedule priority the forward pass waits for each layer's parameters."},
+             kNothing);
+  }
   if (const std::uint32_t i = ready_twice.load(std::memory_order_relaxed); i != kNothing) {
     if (i >= plan.tensors.size()) {
       stop_job(ErrorCode::kInvalidArgument,

@@ -20,14 +20,18 @@ inline constexpr std::uint32_t kNothing = 0xffffffffU;
 /// What a Session holds. Private to run/: not installed. Its functions stand by subject in
 /// session.cpp (the plan is installed), session_checks.cpp and session_step.cpp.
 struct Session::Impl {
-  // A bucket of the installed plan, and how far it is in the open step.
+  // A bucket of the installed plan, and how far it is in its step.
   struct BucketState {
     BufferView view;
     std::vector<TensorRange> ranges;
     int tensors = 0;              // that overlap it
     std::atomic<int> pending{0};  // of these, not ready yet
     std::atomic<bool> launched{false};
-    Work work;                                     // valid once launched
+    Work reduced;    // valid once launched; this rank's part is reduced
+    Work available;  // all of it; the same operation unless the bucket travels in halves
+    bool halves = false;
+    bool taken = false;  // waited for, and its callback has run
+    int urgency = 0;     // the higher, the sooner the next forward pass reads it
     std::unique_ptr<CompressedBucket> compressed;  // null without codec
     std::uint32_t sequence = 0;                    // order of launch in the step
   };
@@ -40,26 +44,41 @@ struct Session::Impl {
   void open_step();
   [[nodiscard]] std::uint32_t mark() const noexcept { return step + 1; }
   [[nodiscard]] bool step_is_open() const;
+  /// The step whose buckets these are.
+  [[nodiscard]] std::uint32_t travelling() const noexcept {
+    return unsettled.load(std::memory_order_relaxed) ? step - 1 : step;
+  }
 
   // session_checks.cpp
   void check_types(const Plan& checked) const;
   void check_codec(const Bucket& bucket, std::size_t b) const;
   static std::string describe(const SessionOptions& options);
+  [[nodiscard]] bool in_halves(const Bucket& bucket) const;
   [[nodiscard]] std::string here(std::uint32_t b) const;
   [[noreturn]] void stop_job(ErrorCode code, ErrorDetail detail, std::uint32_t b);
+  void check_whole() const;
   void check_ready();
+  void check_norm() const;
 
   // session_step.cpp
   void ready(std::size_t i) noexcept;
   void bucket_ready(std::uint32_t b) noexcept;
   void launch(std::uint32_t b) noexcept;
   [[nodiscard]] CallOptions call_options(std::uint32_t b) const;
-  void await(std::uint32_t b);
-  void verify(std::uint32_t b);
   void finish();
+  void close_step();
+  void await(std::uint32_t b, const Work& work);
+  void take(std::uint32_t b);
+  void take_all(std::vector<std::uint32_t> order);
+  void take_for(std::size_t i);
+  void drain();
+  void settle_if_taken();
+  void settle();
+  double gradient_norm();
+  void verify(std::uint32_t b);
   void commit_residuals();
   void call_back(std::uint32_t b);
-  void record(std::vector<Record>& records);
+  void record();
 
   Communicator& communicator;
   SessionOptions options;
@@ -73,15 +92,18 @@ struct Session::Impl {
   std::deque<BucketState> buckets;  // a deque: its elements do not move
   std::vector<std::vector<std::uint32_t>> tensor_buckets;
   std::vector<std::uint32_t> bucket_names;
+  std::vector<std::uint32_t> by_urgency;  // buckets, the most urgent first
 
-  // Of the open step.
+  // Of the open step; under kPriority the buckets are the last one's until all are taken.
   std::uint32_t step = 0;
+  std::atomic<bool> unsettled{false};                    // they are the last one's
   std::vector<std::atomic<std::uint32_t>> tensor_marks;  // step + 1 once ready in it
   std::vector<std::int64_t> ready_at;
   std::atomic<std::size_t> ready_buckets{0};
   std::atomic<std::uint32_t> launches{0};
   std::atomic<int> holds{0};
   std::atomic<std::uint32_t> ready_twice{kNothing};
+  std::atomic<std::uint32_t> ready_early{kNothing};
   std::atomic<std::uint32_t> awaited{kNothing};
   std::mutex order_mutex;
   std::uint32_t next_in_order = 0;

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // What happens in a step of a Session, in the order in which it happens.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <exception>
-#include <optional>
+#include <iterator>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "stretto/run/session_impl.hpp"
+#include "stretto/run/sum_of_squares.hpp"
 
 namespace stretto {
 
@@ -20,6 +23,12 @@ void Session::Impl::ready(std::size_t i) noexcept {
       tensor_marks[i].exchange(mark(), std::memory_order_relaxed) == mark()) {
     std::uint32_t none = kNothing;
     ready_twice.compare_exchange_strong(
+        none, static_cast<std::uint32_t>(i), std::memory_order_relaxed);
+    return;
+  }
+  if (unsettled.load(std::memory_order_relaxed)) {
+    std::uint32_t none = kNothing;
+    ready_early.compare_exchange_strong(
         none, static_cast<std::uint32_t>(i), std::memory_order_relaxed);
     return;
   }
@@ -62,15 +71,27 @@ void Session::Impl::launch(std::uint32_t b) noexcept {
       std::memcpy(verify_copy->bytes().data(), bucket.view.data, bucket.view.size_bytes());
     }
     bucket.sequence = launches.fetch_add(1, std::memory_order_relaxed);
-    bucket.work =
-        bucket.compressed
-            ? bucket.compressed->all_reduce(bucket.view,
-                                            options.op,
-                                            &*residuals,
-                                            static_cast<std::size_t>(plan.buckets[b].begin),
-                                            step,
-                                            call_options(b))
-            : communicator.all_reduce(bucket.view, options.op, call_options(b));
+    CallOptions call = call_options(b);
+    if (options.reduce_first) {
+      call.priority += static_cast<int>(plan.tensors.size());
+    }
+    if (bucket.compressed) {
+      bucket.reduced =
+          bucket.compressed->all_reduce(bucket.view,
+                                        options.op,
+                                        &*residuals,
+                                        static_cast<std::size_t>(plan.buckets[b].begin),
+                                        step,
+                                        call);
+      bucket.available = bucket.reduced;
+    } else if (bucket.halves) {
+      // On one slot the second begins when the first is over; nobody has to be there for that.
+      bucket.reduced = communicator.reduce_scatter(bucket.view, options.op, call);
+      bucket.available = communicator.all_gather(bucket.view, call_options(b));
+    } else {
+      bucket.reduced = communicator.all_reduce(bucket.view, options.op, call);
+      bucket.available = bucket.reduced;
+    }
   } catch (const Error& error) {
     const std::scoped_lock lock(launch_failure_mutex);
     launch_failure.emplace(error);
@@ -85,7 +106,8 @@ void Session::Impl::launch(std::uint32_t b) noexcept {
 CallOptions Session::Impl::call_options(std::uint32_t b) const {
   CallOptions call;
   call.slot = b;
-  call.priority = plan.buckets[b].priority;
+  call.priority =
+      options.schedule == Schedule::kPriority ? buckets[b].urgency : plan.buckets[b].priority;
   call.algorithm = plan.buckets[b].algorithm;
   if (options.streams > 0) {
     call.stream = b % static_cast<std::uint32_t>(options.streams);
@@ -93,11 +115,14 @@ CallOptions Session::Impl::call_options(std::uint32_t b) const {
   return call;
 }
 
-// Waits for one bucket; its failure becomes the Session's, with step and bucket.
-void Session::Impl::await(std::uint32_t b) {
+// Waits for an operation of one bucket; its failure becomes the Session's, with step and bucket.
+void Session::Impl::await(std::uint32_t b, const Work& work) {
+  Record wait;
+  const bool waits = !work.done();
+  wait.begin_ns = waits ? monotonic_now().count() : 0;
   awaited.store(b, std::memory_order_relaxed);
   try {
-    buckets[b].work.wait();
+    work.wait();
     awaited.store(kNothing, std::memory_order_relaxed);
   } catch (const Error& error) {
     awaited.store(kNothing, std::memory_order_relaxed);
@@ -107,6 +132,13 @@ void Session::Impl::await(std::uint32_t b) {
                     std::to_string(communicator.rank()) + " in " + here(b);
     throw Error(error.code(), std::move(detail));
   }
+  if (waits && options.record_steps > 0) {
+    wait.kind = RecordKind::kWait;
+    wait.end_ns = monotonic_now().count();
+    wait.bucket = b;
+    wait.name = wait_name;
+    recorder->add(wait);
+  }
 }
 
 void Session::Impl::verify(std::uint32_t b) {
@@ -114,6 +146,9 @@ void Session::Impl::verify(std::uint32_t b) {
   BufferView again = bucket.view;
   again.data = verify_copy->bytes().data();
   CallOptions call;
+  // An address of its own: what a rank sees to while it waits does not come in the order of its
+  // peers.
+  call.slot = static_cast<std::uint32_t>(buckets.size());
   call.algorithm = plan.buckets[b].algorithm;
   communicator.all_reduce(again, options.op, call).wait();
   if (std::memcmp(again.data, bucket.view.data, bucket.view.size_bytes()) == 0) {
@@ -143,10 +178,7 @@ void Session::Impl::verify(std::uint32_t b) {
 }
 
 void Session::Impl::finish() {
-  if (broken) {
-    throw Error(ErrorCode::kInvalidArgument,
-                {"this Session failed before", here(kNothing), "", "", "Make a new one."});
-  }
+  check_whole();
   check_ready();
   broken = true;  // until the end: whatever is thrown on the way there, this step is not whole
   for (BucketState& bucket : buckets) {
@@ -160,45 +192,133 @@ void Session::Impl::finish() {
       throw Error(*launch_failure);
     }
   }
-  std::vector<std::uint32_t> order(buckets.size());
-  for (std::uint32_t b = 0; b < buckets.size(); ++b) {
-    order[buckets[b].sequence] = b;
+  if (options.schedule == Schedule::kPriority && !buckets.empty()) {
+    close_step();
+    unsettled.store(true, std::memory_order_relaxed);
+  } else {
+    std::vector<std::uint32_t> order(buckets.size());
+    for (std::uint32_t b = 0; b < buckets.size(); ++b) {
+      order[buckets[b].sequence] = b;
+    }
+    take_all(order);
+    settle();
+    close_step();
+    open_step();
   }
-  std::vector<Record> waits;
-  while (!order.empty()) {
-    auto next = std::find_if(
-        order.begin(), order.end(), [&](std::uint32_t b) { return buckets[b].work.done(); });
-    if (next == order.end()) {
-      next = order.begin();
-      Record wait;
-      wait.kind = RecordKind::kWait;
-      wait.begin_ns = monotonic_now().count();
-      await(*next);
-      wait.end_ns = monotonic_now().count();
-      wait.bucket = *next;
-      wait.name = wait_name;
-      waits.push_back(wait);
-    }
-    const std::uint32_t b = *next;
-    order.erase(next);
-    await(b);
-    if (b == verified) {
-      verify(b);
-    }
-    if (on_bucket) {
-      call_back(b);
-    }
-  }
-  commit_residuals();
+  broken = false;
+}
+
+void Session::Impl::close_step() {
   const Nanoseconds end = monotonic_now();
-  if (options.record_steps > 0) {
-    record(waits);
-  }
   recorder->end_step(end);
   ++step;
-  open_step();
   recorder->begin_step(step, end);
+}
+
+// Those first that have arrived; where none has, the first in `order` is waited for.
+void Session::Impl::take_all(std::vector<std::uint32_t> order) {
+  while (!order.empty()) {
+    const auto arrived = std::find_if(
+        order.begin(), order.end(), [&](std::uint32_t b) { return buckets[b].available.done(); });
+    const auto next = arrived == order.end() ? order.begin() : arrived;
+    const std::uint32_t b = *next;
+    order.erase(next);
+    take(b);
+  }
+}
+
+void Session::Impl::take(std::uint32_t b) {
+  await(b, buckets[b].available);
+  if (b == verified) {
+    verify(b);
+  }
+  if (on_bucket) {
+    call_back(b);
+  }
+  buckets[b].taken = true;
+}
+
+// Of the step before the open one, under kPriority.
+void Session::Impl::take_for(std::size_t i) {
+  check_whole();
+  if (tensor_marks.at(i).load(std::memory_order_relaxed) == mark()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {"wait() for a gradient of the open step",
+                 here(kNothing),
+                 "tensor '" + plan.tensors[i].name + "', ready",
+                 "wait() after finish(), in the next forward pass",
+                 "Call finish() first."});
+  }
+  if (!unsettled.load(std::memory_order_relaxed)) {
+    return;
+  }
+  broken = true;
+  for (const std::uint32_t b : tensor_buckets[i]) {
+    while (!buckets[b].taken && !buckets[b].available.done()) {
+      const auto other = std::find_if(by_urgency.begin(), by_urgency.end(), [&](std::uint32_t o) {
+        return !buckets[o].taken && buckets[o].available.done();
+      });
+      if (other == by_urgency.end()) {
+        break;
+      }
+      take(*other);
+    }
+    if (!buckets[b].taken) {
+      take(b);
+    }
+  }
+  settle_if_taken();
   broken = false;
+}
+
+void Session::Impl::drain() {
+  if (!unsettled.load(std::memory_order_relaxed)) {
+    return;
+  }
+  check_whole();
+  broken = true;
+  std::vector<std::uint32_t> left;
+  std::copy_if(
+      by_urgency.begin(), by_urgency.end(), std::back_inserter(left), [&](std::uint32_t b) {
+        return !buckets[b].taken;
+      });
+  take_all(std::move(left));
+  settle_if_taken();
+  broken = false;
+}
+
+void Session::Impl::settle_if_taken() {
+  if (std::all_of(buckets.begin(), buckets.end(), [](const auto& each) { return each.taken; })) {
+    settle();
+    unsettled.store(false, std::memory_order_relaxed);
+    open_step();
+  }
+}
+
+// All of a step's buckets are taken.
+void Session::Impl::settle() {
+  commit_residuals();
+  if (options.record_steps > 0) {
+    record();
+  }
+}
+
+double Session::Impl::gradient_norm() {
+  check_whole();
+  check_norm();
+  double sum = 0.0;
+  for (std::uint32_t b = 0; b < buckets.size(); ++b) {
+    await(b, buckets[b].reduced);
+    const BufferView& data = buckets[b].view;
+    const Part mine = part_of(data.count, communicator.size(), communicator.rank());
+    sum += sum_of_squares(data.slice(mine.begin, mine.end));
+  }
+  const std::span<double> all(&sum, 1);
+  CallOptions call;
+  call.algorithm = Algorithm::kDirect;
+  call.priority = static_cast<int>(2 * plan.tensors.size());
+  communicator.all_reduce(view(all), ReduceOp::kSum, call).wait();
+  return std::sqrt(sum);
 }
 
 void Session::Impl::commit_residuals() {
@@ -221,13 +341,17 @@ void Session::Impl::call_back(std::uint32_t b) {
     on_bucket(b, buckets[b].ranges);
   } catch (...) {
     communicator.abort(
-        Error(ErrorCode::kBackend, {"a bucket's callback threw", here(b), "", "", ""}), step, b);
+        Error(ErrorCode::kBackend, {"a bucket's callback threw", here(b), "", "", ""}),
+        travelling(),
+        b);
     throw;
   }
 }
 
-void Session::Impl::record(std::vector<Record>& records) {
-  const auto link_base = step * static_cast<std::uint32_t>(buckets.size());
+void Session::Impl::record() {
+  std::vector<Record> records;
+  const std::uint32_t number = travelling();
+  const auto link_base = number * static_cast<std::uint32_t>(buckets.size());
   for (std::size_t i = 0; i < plan.tensors.size(); ++i) {
     Record ready;
     ready.kind = RecordKind::kReady;
@@ -242,25 +366,32 @@ void Session::Impl::record(std::vector<Record>& records) {
     records.push_back(ready);
   }
   for (std::uint32_t b = 0; b < buckets.size(); ++b) {
-    const WorkTimes times = buckets[b].work.times();
+    const BucketState& bucket = buckets[b];
     Record entry;
     entry.lane = Lane::kCommunication;
-    entry.collective = Collective::kAllReduce;
     entry.algorithm = plan.buckets[b].algorithm;
-    entry.bytes = static_cast<std::int64_t>(buckets[b].view.size_bytes());
+    entry.bytes = static_cast<std::int64_t>(bucket.view.size_bytes());
     entry.name = bucket_names[b];
     entry.bucket = b;
     entry.link = link_base + b;
-    entry.sequence = buckets[b].sequence;
-    entry.kind = RecordKind::kLaunched;
-    entry.begin_ns = entry.end_ns = times.launched.count();
-    records.push_back(entry);
-    entry.kind = RecordKind::kCommunication;
-    entry.begin_ns = times.started.count();
-    entry.end_ns = times.ended.count();
-    records.push_back(entry);
+    entry.sequence = bucket.sequence;
+    const auto add = [&](RecordKind kind, Collective what, Nanoseconds begin, Nanoseconds end) {
+      entry.kind = kind;
+      entry.collective = what;
+      entry.begin_ns = begin.count();
+      entry.end_ns = end.count();
+      records.push_back(entry);
+    };
+    const WorkTimes first = bucket.reduced.times();
+    const Collective what = bucket.halves ? Collective::kReduceScatter : Collective::kAllReduce;
+    add(RecordKind::kLaunched, what, first.launched, first.launched);
+    add(RecordKind::kCommunication, what, first.started, first.ended);
+    if (bucket.halves) {
+      const WorkTimes second = bucket.available.times();
+      add(RecordKind::kCommunication, Collective::kAllGather, second.started, second.ended);
+    }
   }
-  recorder->add(records);
+  recorder->add(number, records);
 }
 
 }  // namespace stretto
