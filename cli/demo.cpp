@@ -157,6 +157,7 @@ std::vector<Row> rows() {
        Schedule::kOverlap,
        uniform_plan(tensors, kSmallBucket)},
       {"overlap, planned buckets", "planned-buckets", Schedule::kOverlap, {}},
+      {"priority, planned buckets", "priority", Schedule::kPriority, {}},
   };
   for (Row& row : all) {
     for (Bucket& bucket : row.plan.buckets) {
@@ -361,12 +362,13 @@ int run_demo(DemoFlags flags, const Context& context) {
     results.reserve(all.size());
     for (Row row : all) {
       if (row.plan.buckets.empty()) {
+        ScheduleOptions planned_for;
+        planned_for.schedule = to_string(row.schedule);
         row.plan = plan_measured(communicator,
                                  results.front().timeline,
                                  mlp_tensors(kWidths),
                                  machine_from_spec(kMachine),
-                                 Algorithm::kDirect,
-                                 1);
+                                 planned_for);
       }
       results.push_back(train_row(communicator, dataset, flags, row));
     }
@@ -380,7 +382,7 @@ int run_demo(DemoFlags flags, const Context& context) {
 
 Action add_demo(CLI::App& app) {
   app.description(
-      "Says what slows a recorded training down, then trains the same network four ways on 2 "
+      "Says what slows a recorded training down, then trains the same network five ways on 2 "
       "ranks over an emulated network, and shows how much "
       "of the communication was hidden");
   app.footer(

@@ -63,6 +63,7 @@ std::string report(const ReplayFlags& flags,
   if (!compresses(resolved.plan)) {  // the bound is of bytes that travel as they are
     analysis.machine = machine;
   }
+  analysis.schedule = resolved.session.schedule;
   analysis.one_rank_step = flags.artifacts.one_rank_step();
   const Run run{fmt::format("{}: {}", profile.model, resolved.name),
                 std::string(to_string(resolved.session.schedule)),
@@ -114,10 +115,9 @@ ScheduleOptions::Resolved resolve(const ReplayFlags& flags, const StepProfile& p
                              ? *flags.compute_s / profile.compute_end.count()
                              : 1.0;
   const Algorithm algorithm = flags.schedule.chosen_algorithm();
-  SimulateOptions options;
-  options.streams = flags.schedule.streams;
-  return flags.schedule.resolve(
-      scaled(profile, stretch), emulated_costs(*machine, algorithm, profile.bytes()), options);
+  return flags.schedule.resolve(scaled(profile, stretch),
+                                emulated_costs(*machine, algorithm, profile.bytes()),
+                                flags.schedule.simulated(*machine));
 }
 
 int run_replay(const ReplayFlags& flags, const Context& context) {

@@ -48,7 +48,8 @@ Plan read_plan(const std::string& path, const std::vector<TensorSpec>& tensors) 
 void ScheduleOptions::add_to(CLI::App& app) {
   app.add_option("--schedule",
                  schedule,
-                 "serial (communicate after backward) or overlap (during it; default)")
+                 "serial (communicate after backward), overlap (during it; default) or priority "
+                 "(during it and the next forward pass, what that reads first first)")
       ->type_name("NAME");
   auto* by_rule =
       app.add_option(
@@ -101,8 +102,7 @@ ScheduleOptions::Resolved ScheduleOptions::resolve(const std::vector<TensorSpec>
 ScheduleOptions::Resolved ScheduleOptions::resolve(const StepProfile& profile,
                                                    const ExchangeCosts& costs,
                                                    const SimulateOptions& options) const {
-  const bool overlap =
-      from_flag("--schedule", [&] { return schedule_from_string(schedule); }) != Schedule::kSerial;
+  const bool overlap = chosen_schedule() != Schedule::kSerial;
   if (!planned() && !(plan.empty() && buckets.empty() && overlap)) {
     return resolve_rule(tensors_of(profile));
   }
@@ -126,8 +126,7 @@ ScheduleOptions::Resolved ScheduleOptions::resolve(const StepProfile& profile,
 ScheduleOptions::Resolved ScheduleOptions::resolve_rule(
     const std::vector<TensorSpec>& tensors) const {
   Resolved resolved;
-  resolved.session.schedule =
-      from_flag("--schedule", [&] { return schedule_from_string(schedule); });
+  resolved.session.schedule = chosen_schedule();
   resolved.session.streams = streams;
   resolved.session.verify_every = verify;
   const Algorithm chosen = chosen_algorithm();
@@ -200,6 +199,25 @@ ExchangeCosts emulated_costs(const Machine& machine, Algorithm algorithm, Bytes 
   return costs;
 }
 
+Schedule ScheduleOptions::chosen_schedule() const {
+  return from_flag("--schedule", [&] { return schedule_from_string(schedule); });
+}
+
+SimulateOptions ScheduleOptions::simulated(const Machine& emulated) const {
+  SimulateOptions options;
+  options.streams = streams;
+  // What is planned for is what can run: a serial run of planned buckets is compared with them.
+  if (chosen_schedule() == Schedule::kPriority) {
+    options.schedule = Schedule::kPriority;
+    // Where an emulated link lets an urgent message overtake.
+    constexpr double kSegmentBytes = 256.0 * 1024;
+    constexpr double kSegmentSeconds = 1e-3;
+    options.segment = Bytes(static_cast<std::int64_t>(
+        std::max(kSegmentBytes, emulated.levels.front().bandwidth.value() * kSegmentSeconds)));
+  }
+  return options;
+}
+
 Algorithm ScheduleOptions::chosen_algorithm() const {
   return algorithm.empty()
              ? Algorithm::kDirect
@@ -264,8 +282,7 @@ Plan plan_measured(Communicator& communicator,
                    const Timeline& timeline,
                    const std::vector<TensorSpec>& tensors,
                    const Machine& machine,
-                   Algorithm algorithm,
-                   int streams) {
+                   const ScheduleOptions& schedule) {
   std::string text;
   if (communicator.rank() == 0) {
     StepProfile shape;
@@ -285,10 +302,11 @@ Plan plan_measured(Communicator& communicator,
       in_order.push_back({tensor.name, tensor.dtype, tensor.shape, latest});
     }
     profile.tensors = std::move(in_order);
-    SimulateOptions options;
-    options.streams = streams;
-    Plan made =
-        stretto::plan(profile, emulated_costs(machine, algorithm, profile.bytes()), options).plan;
+    const Algorithm algorithm = schedule.chosen_algorithm();
+    Plan made = stretto::plan(profile,
+                              emulated_costs(machine, algorithm, profile.bytes()),
+                              schedule.simulated(machine))
+                    .plan;
     for (Bucket& bucket : made.buckets) {
       bucket.algorithm = algorithm;
     }

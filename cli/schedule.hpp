@@ -45,8 +45,11 @@ struct ScheduleOptions {
   [[nodiscard]] Resolved resolve(const StepProfile& profile,
                                  const ExchangeCosts& costs,
                                  const SimulateOptions& options) const;
-  /// @throws Error kInvalidArgument, which names the flag.
+  /// @throws Error kInvalidArgument, which names the flag; so does the next.
+  [[nodiscard]] Schedule chosen_schedule() const;
   [[nodiscard]] Algorithm chosen_algorithm() const;
+  /// What the planner is to reckon with when these flags run on an emulated machine.
+  [[nodiscard]] SimulateOptions simulated(const Machine& emulated) const;
   /// Gives the codec of `--compress` to all buckets of f32.
   /// @throws Error kInvalidArgument: no such codec, or no such bucket.
   void set_codecs(Plan& plan) const;
@@ -75,7 +78,6 @@ struct ScheduleOptions {
                                  const Timeline& timeline,
                                  const std::vector<TensorSpec>& tensors,
                                  const Machine& machine,
-                                 Algorithm algorithm,
-                                 int streams);
+                                 const ScheduleOptions& schedule);
 
 }  // namespace stretto::cli

@@ -32,6 +32,7 @@ struct TrainFlags {
   ArtifactOptions artifacts;
   std::string layers = "784-512-512-10";
   std::string data = std::string(kFashionMnistDirectory);
+  std::string optimizer = "sgd";
   TrainOptions train;
 };
 
@@ -47,6 +48,7 @@ std::string report(const TrainFlags& flags,
   if (!compresses(resolved.plan)) {  // the bound is of bytes that travel as they are
     analysis.machine = machine;
   }
+  analysis.schedule = resolved.session.schedule;
   analysis.one_rank_step = flags.artifacts.one_rank_step();
   const Run run{resolved.name,
                 std::string(to_string(resolved.session.schedule)),
@@ -89,16 +91,13 @@ Plan measure_and_plan(Communicator& communicator,
   options.warmup = std::min(options.warmup, kMeasuredSteps);
   options.on_progress = progress_line(communicator, "measuring the step", flags.job.json);
   const TrainResult measured = train(communicator, dataset, options);
-  return plan_measured(communicator,
-                       measured.timeline,
-                       tensors,
-                       machine,
-                       flags.schedule.chosen_algorithm(),
-                       flags.schedule.streams);
+  return plan_measured(communicator, measured.timeline, tensors, machine, flags.schedule);
 }
 
 int run_train(TrainFlags flags, const Context& context) {
   flags.train.widths = from_flag("--layers", [&] { return parse_widths(flags.layers); });
+  flags.train.optimizer.kind =
+      from_flag("--optimizer", [&] { return optimizer_from_string(flags.optimizer); });
   const std::optional<Machine> machine = flags.job.machine();
   const bool plans = flags.schedule.planned() && machine && machine->ranks() > 1;
   ScheduleOptions rule = flags.schedule;
@@ -162,7 +161,19 @@ Action add_train(CLI::App& app) {
                  flags->train.learning_rate,
                  "Learning rate of one rank, scaled with ranks (default 0.05)")
       ->type_name("X");
-  app.add_option("--momentum", flags->train.momentum, "Of SGD (default 0.9)")->type_name("X");
+  app.add_option("--optimizer", flags->optimizer, "sgd (with momentum; default), adam or adamw")
+      ->type_name("NAME");
+  app.add_option("--momentum", flags->train.optimizer.momentum, "Of sgd (default 0.9)")
+      ->type_name("X");
+  app.add_option("--weight-decay", flags->train.optimizer.weight_decay, "Default 0")
+      ->check(CLI::Range(0.0F, 1.0F))
+      ->type_name("X");
+  app.add_option(
+         "--clip-norm",
+         flags->train.clip_norm,
+         "Scale gradients down to this norm over all of them; needs all before the first update")
+      ->check(CLI::PositiveNumber)
+      ->type_name("X");
   app.add_option("--seed", flags->train.seed, "Of weights and order of images (default 1)")
       ->type_name("N");
   app.add_option("--data", flags->data, "Directory of the Fashion-MNIST files")->type_name("DIR");

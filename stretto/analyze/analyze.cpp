@@ -54,7 +54,7 @@ NumbersOnRank measure(const RankStep& rank, const Activities& activities) {
   for (const Record* record : rank.records) {
     if (record->kind == RecordKind::kCommunication) {
       numbers.communication_end_ns =
-          std::max(numbers.communication_end_ns, rank.since_begin_ns(record->end_ns));
+          std::max(numbers.communication_end_ns, record->end_ns - rank.window.begin_ns);
       ++numbers.launches;
     }
     if (record->kind == RecordKind::kLaunched || record->kind == RecordKind::kCommunication) {
@@ -187,6 +187,64 @@ std::optional<Seconds> bound_of(const std::vector<Step>& steps,
   return in_iteration_bound(gradients, compute_end, cost);
 }
 
+/// When communication may reach into the next step. Times of the forward pass are without what it
+/// waited for. A tensor is read where layers_of_tensors() says; what no record tells is left out.
+std::optional<Seconds> cross_iteration_bound_of(const Timeline& timeline,
+                                                const std::vector<Step>& steps,
+                                                Seconds compute,
+                                                ExchangeCost cost) {
+  StepProfile shape;
+  shape.forward = detail::forward_layers(timeline, steps);
+  std::vector<double> forward_end_ns;
+  std::vector<double> backward_end_ns;
+  for (const Step& step : steps) {
+    std::int64_t forward_ns = 0;
+    std::int64_t backward_ns = 0;
+    for (const RankStep& rank : step.ranks) {
+      for (const Record* record : rank.records) {
+        const std::int64_t end_ns = rank.since_begin_ns(record->end_ns);
+        if (record->kind == RecordKind::kForward) {
+          forward_ns = std::max(forward_ns, end_ns);
+        } else if (record->kind == RecordKind::kReady) {
+          backward_ns = std::max(backward_ns, end_ns);
+        }
+      }
+    }
+    forward_end_ns.push_back(static_cast<double>(forward_ns));
+    backward_end_ns.push_back(static_cast<double>(backward_ns));
+  }
+  shape.forward_end = from_ns(median(forward_end_ns));
+  shape.backward_end = from_ns(median(backward_end_ns));
+  std::vector<GradientUse> uses;
+  for (const auto& [name, tensor] : detail::ready_times(steps)) {
+    if (tensor.bytes > 0 && name < timeline.names.size()) {
+      shape.tensors.push_back({timeline.names[name], DType::kF32, {}, from_ns(tensor.ready_ns)});
+      uses.push_back({std::max(Seconds(0), from_ns(tensor.ready_ns) - shape.forward_end),
+                      {},
+                      Bytes(tensor.bytes)});
+    }
+  }
+  if (uses.empty()) {
+    return std::nullopt;
+  }
+  std::vector<Seconds> before(std::max<std::size_t>(1, shape.forward.size()));
+  Seconds left{};
+  for (std::size_t l = shape.forward.size(); l-- > 0;) {
+    left += shape.forward[l].forward;
+    before[l] = left;
+  }
+  const std::vector<std::size_t> layers = layers_of_tensors(shape);
+  for (std::size_t i = 0; i < uses.size(); ++i) {
+    uses[i].before = before[layers[i]];
+  }
+  const CostLine line{cost.latency, cost.seconds_per_byte};
+  Seconds bound{};
+  for (const Bound& each : cross_iteration_bounds(uses, compute, {&line, 1})) {
+    bound = std::max(bound, each.step);
+  }
+  return bound;
+}
+
 void check_ranks(const Timeline& timeline, const Machine& machine) {
   if (timeline.world_size != 0 &&
       std::int64_t{timeline.world_size} != std::int64_t{machine.ranks()}) {
@@ -249,7 +307,10 @@ Summary analyze(const Timeline& timeline, const AnalyzeOptions& options) {
     const Seconds compute_end =
         options.keep_idle ? summary.step - summary.exposed : summary.compute;
     // A machine slower than the real one must not make a step quicker than its bound.
-    if (const auto bound = bound_of(steps, buckets, compute_end, *cost)) {
+    const auto bound = options.schedule == Schedule::kPriority
+                           ? cross_iteration_bound_of(timeline, steps, compute_end, *cost)
+                           : bound_of(steps, buckets, compute_end, *cost);
+    if (bound) {
       summary.bound = std::min(*bound, summary.step);
     }
   }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "stretto/data/collective.hpp"
 #include "stretto/data/machine.hpp"
 #include "stretto/data/step_profile.hpp"
 #include "stretto/data/summary.hpp"
@@ -18,6 +19,9 @@ struct AnalyzeOptions {
   std::int64_t samples_per_step = 0;   ///< All ranks together; 0 = unknown.
   std::optional<Machine> machine{};    ///< For the bound;
   std::optional<ExchangeCost> cost{};  ///< or, without a machine, what an exchange costs.
+  /// Whether communication may reach into the next forward pass: the bound is then that of
+  /// cross_iteration_bounds().
+  Schedule schedule = Schedule::kOverlap;
   /// The bound leaves idle time that no communication runs in as it is (a device that waits for its
   /// host): the step minus what is exposed is then what the bound cannot go below, not compute.
   bool keep_idle = false;

@@ -75,14 +75,22 @@ void collect(const RankStep& rank, std::map<std::uint32_t, BucketOnRank>& bucket
     } else if (record->kind == RecordKind::kCommunication) {
       BucketOnRank& bucket = buckets[id];
       bucket.bytes = std::max(bucket.bytes, record->bytes);
-      bucket.collective = record->collective;
+      // Halves of an all_reduce that travel apart.
+      const bool halves = bucket.collective == Collective::kReduceScatter &&
+                          record->collective == Collective::kAllGather;
+      bucket.collective = halves ? Collective::kAllReduce : record->collective;
       bucket.stream = record->stream;
       bucket.on_device = bucket.on_device || record->device != kNoId;
       bucket.on_host = bucket.on_host || record->lane == Lane::kHost;
       bucket.started_ns = earlier(bucket.started_ns, at_ns);
-      bucket.ended_ns = std::max(bucket.ended_ns, rank.since_begin_ns(record->end_ns));
+      // Of a run or a simulation it may reach into the next step; a trace is cut at its marks.
+      const bool whole = record->device == kNoId && record->lane != Lane::kHost;
+      bucket.ended_ns = std::max(
+          bucket.ended_ns,
+          whole ? record->end_ns - rank.window.begin_ns : rank.since_begin_ns(record->end_ns));
       bucket.duration_ns += record->end_ns - record->begin_ns;
-      bucket.communication[record->device].push_back(rank.clip(*record));
+      bucket.communication[record->device].push_back(
+          whole ? Interval{record->begin_ns, record->end_ns} : rank.clip(*record));
     }
   }
   std::erase_if(buckets, [](const auto& entry) { return entry.second.communication.empty(); });

@@ -58,36 +58,6 @@ Passes passes_of(const RankStep& rank, const detail::Activities& activities) {
   return passes;
 }
 
-/// Forward time per name, mean over ranks, median over steps, in order of first appearance.
-std::vector<LayerTime> forward_layers(const Timeline& timeline, const std::vector<Step>& steps) {
-  std::vector<std::uint32_t> order;
-  std::unordered_map<std::uint32_t, std::vector<double>> series;
-  for (const Step& step : steps) {
-    std::unordered_map<std::uint32_t, double> sums;
-    for (const RankStep& rank : step.ranks) {
-      for (const Record* record : rank.records) {
-        if (record->kind == RecordKind::kForward && record->name < timeline.names.size()) {
-          const Interval inside = rank.clip(*record);
-          sums[record->name] +=
-              static_cast<double>(std::max<std::int64_t>(0, inside.end_ns - inside.begin_ns));
-          if (series.try_emplace(record->name).second) {
-            order.push_back(record->name);
-          }
-        }
-      }
-    }
-    for (const auto& [name, sum] : sums) {
-      series[name].push_back(sum / static_cast<double>(step.ranks.size()));
-    }
-  }
-  std::vector<LayerTime> layers;
-  layers.reserve(order.size());
-  for (const std::uint32_t name : order) {
-    layers.push_back({timeline.names[name], from_ns(median(series[name]))});
-  }
-  return layers;
-}
-
 std::vector<ProfileTensor> measured_tensors(const Timeline& timeline,
                                             const std::vector<Step>& steps,
                                             std::vector<ProfileTensor> tensors) {
@@ -126,7 +96,7 @@ StepProfile step_profile(const Timeline& timeline, const StepProfile& shape) {
   profile.batch = shape.batch;
   profile.basis = Basis::kMeasured;
   profile.tensors = measured_tensors(timeline, steps, shape.tensors);
-  profile.forward = forward_layers(timeline, steps);
+  profile.forward = detail::forward_layers(timeline, steps);
   std::vector<double> forward_end;
   std::vector<double> backward_end;
   std::vector<double> optimizer;

@@ -162,4 +162,33 @@ std::map<std::uint32_t, TensorReady> ready_times(const std::vector<Step>& steps)
   return result;
 }
 
+std::vector<LayerTime> forward_layers(const Timeline& timeline, const std::vector<Step>& steps) {
+  std::vector<std::uint32_t> order;
+  std::unordered_map<std::uint32_t, std::vector<double>> series;
+  for (const Step& step : steps) {
+    std::unordered_map<std::uint32_t, double> sums;
+    for (const RankStep& rank : step.ranks) {
+      for (const Record* record : rank.records) {
+        if (record->kind == RecordKind::kForward && record->name < timeline.names.size()) {
+          const Interval inside = rank.clip(*record);
+          sums[record->name] +=
+              static_cast<double>(std::max<std::int64_t>(0, inside.end_ns - inside.begin_ns));
+          if (series.try_emplace(record->name).second) {
+            order.push_back(record->name);
+          }
+        }
+      }
+    }
+    for (const auto& [name, sum] : sums) {
+      series[name].push_back(sum / static_cast<double>(step.ranks.size()));
+    }
+  }
+  std::vector<LayerTime> layers;
+  layers.reserve(order.size());
+  for (const std::uint32_t name : order) {
+    layers.push_back({timeline.names[name], Seconds(median(series[name]) / 1e9)});
+  }
+  return layers;
+}
+
 }  // namespace stretto::detail

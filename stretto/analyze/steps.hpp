@@ -7,6 +7,7 @@
 
 #include "stretto/analyze/activity.hpp"
 #include "stretto/base/intervals.hpp"
+#include "stretto/data/step_profile.hpp"
 #include "stretto/data/timeline.hpp"
 
 /// A Timeline cut into steps and ranks. Private to analyze/: not installed.
@@ -43,5 +44,9 @@ struct TensorReady {
 };
 /// By name id, of all kReady records.
 [[nodiscard]] std::map<std::uint32_t, TensorReady> ready_times(const std::vector<Step>& steps);
+
+/// Forward time per name, mean over ranks, median over steps, in order of first appearance.
+[[nodiscard]] std::vector<LayerTime> forward_layers(const Timeline& timeline,
+                                                    const std::vector<Step>& steps);
 
 }  // namespace stretto::detail

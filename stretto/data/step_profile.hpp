@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -43,6 +44,10 @@ struct StepProfile {
 
   [[nodiscard]] Bytes bytes() const noexcept;
 };
+
+/// Of each tensor of the profile, the layer of `forward` that uses it first: the one whose name its
+/// own begins with, else by the time of its gradient.
+[[nodiscard]] std::vector<std::size_t> layers_of_tensors(const StepProfile& profile);
 
 /// Schema `stretto.step_profile/1`.
 [[nodiscard]] std::string to_json(const StepProfile& profile);

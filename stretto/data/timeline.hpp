@@ -13,7 +13,8 @@
 namespace stretto {
 
 enum class RecordKind : std::uint8_t {
-  kStep,       ///< One whole training step; every other record of the step lies inside it.
+  kStep,       ///< One whole training step; every other record of the step lies inside it, but for
+               ///< exchanges that reach into the next (Schedule::kPriority).
   kForward,    ///< Compute.
   kBackward,   ///< Compute.
   kOptimizer,  ///< Compute.

@@ -95,8 +95,4 @@ struct Simulation {
                                   const Plan& plan,
                                   const SimulateOptions& options = {});
 
-/// Of each tensor of the profile, the layer of `forward` that uses it first: the one whose name its
-/// own begins with, else by the time of its gradient.
-[[nodiscard]] std::vector<std::size_t> layers_of_tensors(const StepProfile& profile);
-
 }  // namespace stretto

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -70,7 +71,13 @@ struct Replayer {
         gradients(session, communicator.rank(), communicator.size()),
         exact(std::none_of(options.plan.buckets.begin(),
                            options.plan.buckets.end(),
-                           [](const Bucket& bucket) { return bucket.codec.lossy(); })) {
+                           [](const Bucket& bucket) { return bucket.codec.lossy(); })),
+        across(options.session.schedule == Schedule::kPriority),
+        uses(of.forward.size()) {
+    const std::vector<std::size_t> layers = layers_of_tensors(of);
+    for (std::size_t tensor = 0; tensor < layers.size() && !uses.empty(); ++tensor) {
+      uses.at(layers[tensor]).push_back(tensor);
+    }
     session.on_bucket(
         [this](std::size_t bucket, const std::vector<TensorRange>&) { update(bucket); });
   }
@@ -92,16 +99,44 @@ struct Replayer {
                    static_cast<double>(std::max<std::int64_t>(profile.bytes().count(), 1))));
   }
 
+  /// The last step's gradients of these tensors are there. The clock of compute stands still.
+  void wait_for(const std::vector<std::size_t>& tensors) {
+    const Nanoseconds begin = monotonic_now();
+    for (const std::size_t tensor : tensors) {
+      session.wait(tensor);
+    }
+    compute.pause(monotonic_now() - begin);
+  }
+
+  /// What was reduced is looked at before the next backward pass writes it.
+  void settle() {
+    const Nanoseconds begin = monotonic_now();
+    session.drain();
+    if (exact && session.step() > 0) {
+      gradients.verify(session.step() - 1);
+    }
+    compute.pause(monotonic_now() - begin);
+  }
+
   void step() {
-    const std::uint32_t number = session.step();
     compute.begin_step();
     Seconds at{};
-    for (const LayerTime& layer : profile.forward) {
+    for (std::size_t l = 0; l < profile.forward.size(); ++l) {
+      if (across) {
+        wait_for(uses[l]);
+      }
+      const LayerTime& layer = profile.forward[l];
       at += layer.forward;
       compute_to(std::min(at, profile.forward_end), RecordKind::kForward, layer.name);
     }
     if (at < profile.forward_end) {
+      if (across && profile.forward.empty()) {
+        session.drain();
+      }
       compute_to(profile.forward_end, RecordKind::kForward, "forward");
+    }
+    if (across) {
+      settle();
     }
     at = profile.forward_end;
     for (std::size_t i = 0; i < profile.tensors.size(); ++i) {
@@ -110,15 +145,15 @@ struct Replayer {
         compute_to(tensor.ready, RecordKind::kBackward, tensor.name);
         at = tensor.ready;
       }
-      gradients.stamp(i, number);
+      gradients.stamp(i, session.step());
       session.ready(i);
     }
     if (profile.backward_end > at) {
       compute_to(profile.backward_end, RecordKind::kBackward, "backward");
     }
     session.finish();
-    if (exact) {
-      gradients.verify(number);
+    if (!across) {
+      settle();
     }
   }
 
@@ -127,7 +162,9 @@ struct Replayer {
   Session session;
   StandIn compute;  ///< After the Session, whose making brings all ranks here at once.
   SampledGradients gradients;
-  bool exact;  ///< No codec loses bits.
+  bool exact;                                  ///< No codec loses bits.
+  bool across;                                 ///< Gradients travel on under the next forward pass,
+  std::vector<std::vector<std::size_t>> uses;  ///< where these layers read these tensors.
 };
 
 }  // namespace
@@ -153,6 +190,9 @@ ReplayResult replay(Communicator& communicator,
     if (options.on_progress) {
       options.on_progress(StepProgress{step + 1, steps, 0.0});
     }
+  }
+  if (replayer.across) {
+    replayer.settle();
   }
   ReplayResult result;
   result.timeline = gather_timelines(communicator, replayer.session.timeline());

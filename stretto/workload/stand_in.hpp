@@ -20,6 +20,8 @@ class StandIn {
   /// Computes from where it is to time `at` of the step. Waiting keeps to the clock, so that a late
   /// wake-up shortens the next wait; arithmetic does what there is to do.
   void advance_to(Seconds at) noexcept;
+  /// Compute stood still for this long: times of the step are that much later.
+  void pause(Nanoseconds duration) noexcept { origin_ += duration; }
   /// Computes for this long, from now.
   void spend(Seconds duration) noexcept;
 

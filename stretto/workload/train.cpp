@@ -14,8 +14,8 @@
 #include "stretto/base/hash.hpp"
 #include "stretto/workload/emulation_check.hpp"
 #include "stretto/workload/mlp.hpp"
+#include "stretto/workload/optimizer.hpp"
 #include "stretto/workload/random.hpp"
-#include "stretto/workload/sgd.hpp"
 
 namespace stretto {
 namespace {
@@ -145,13 +145,15 @@ struct Trainer {
   Trainer(Communicator& communicator, const Dataset& data, const TrainOptions& options)
       : dataset(data),
         mlp(options.widths, options.batch, options.seed),
-        sgd(mlp.weights().size(), options.momentum),
+        optimizer(mlp.weights().size(), options.optimizer),
+        clip_norm(options.clip_norm),
+        across(options.session.schedule == Schedule::kPriority),
         shard(data.train.size(),
               options.batch,
               communicator.rank(),
               communicator.size(),
               options.seed),
-        session(communicator, options.plan, with_mean(options.session)) {
+        session(communicator, options.plan, session_options(options)) {
     if (session.plan().tensors != mlp.tensors()) {
       throw Error(
           ErrorCode::kInvalidArgument,
@@ -168,13 +170,18 @@ struct Trainer {
       offsets.push_back(offset);
       offset += session.gradient(tensor).count;
     }
+    if (clip_norm > 0.0 && !across) {
+      return;  // the norm comes after the last bucket
+    }
     session.on_bucket(
         [this](std::size_t, const std::vector<TensorRange>& ranges) { update(ranges); });
   }
 
-  static SessionOptions with_mean(SessionOptions options) {
-    options.op = ReduceOp::kMean;
-    return options;
+  static SessionOptions session_options(const TrainOptions& options) {
+    SessionOptions session = options.session;
+    session.op = ReduceOp::kMean;
+    session.reduce_first = options.clip_norm > 0.0 && session.schedule == Schedule::kPriority;
+    return session;
   }
 
   void update(const std::vector<TensorRange>& ranges) {
@@ -183,20 +190,26 @@ struct Trainer {
       const auto begin = static_cast<std::size_t>(range.begin);
       const auto size = static_cast<std::size_t>(range.end - range.begin);
       const std::size_t first = offsets[range.tensor] + begin;
-      sgd.step(first,
-               mlp.weights().subspan(first, size),
-               as_span<float>(session.gradient(range.tensor)).subspan(begin, size),
-               learning_rate);
+      optimizer.step(first,
+                     mlp.weights().subspan(first, size),
+                     as_span<float>(session.gradient(range.tensor)).subspan(begin, size),
+                     rate,
+                     scale,
+                     updates);
     }
   }
 
-  double step() {
+  double step(float learning_rate) {
     Recorder& recorder = session.recorder();
     {
       const RecordScope scope(recorder, RecordKind::kCompute, "input");
       load(dataset, dataset.train, shard.next(), mlp);
     }
     for (std::size_t layer = 0; layer < mlp.layers(); ++layer) {
+      if (across) {
+        session.wait(bias_of(layer));
+        session.wait(bias_of(layer) + 1);
+      }
       const RecordScope scope(recorder, RecordKind::kForward, layer_name(layer));
       mlp.forward_layer(layer);
     }
@@ -209,22 +222,39 @@ struct Trainer {
       const RecordScope scope(recorder, RecordKind::kBackward, layer_name(layer - 1));
       mlp.backward_layer(layer - 1, gradient_at, on_gradient);
     }
+    rate = learning_rate;  // of the updates that follow, some of them in the next call
+    ++updates;
     session.finish();
+    if (clip_norm > 0.0) {
+      scale = clip_scale(session.gradient_norm(), clip_norm);
+      for (std::size_t b = 0; !across && b < session.plan().buckets.size(); ++b) {
+        update(session.plan().ranges(b));
+      }
+    }
     return loss;
   }
 
+  /// Of the layer's two tensors the first; its weight follows.
+  [[nodiscard]] std::size_t bias_of(std::size_t layer) const {
+    return 2 * (mlp.layers() - 1 - layer);
+  }
+
   [[nodiscard]] std::string_view layer_name(std::size_t layer) const {
-    return layer_names[2 * (mlp.layers() - 1 - layer)];
+    return layer_names[bias_of(layer)];
   }
 
   const Dataset& dataset;
   Mlp mlp;
-  Sgd sgd;
+  Optimizer optimizer;
+  double clip_norm;
+  bool across;  ///< Updates reach into the next forward pass.
   Shard shard;
   Session session;
   std::vector<std::string> layer_names;  ///< One per tensor.
   std::vector<std::size_t> offsets;
-  float learning_rate = 0.0F;
+  float rate = 0.0F;
+  float scale = 1.0F;
+  std::uint32_t updates = 0;
   Mlp::GradientAt gradient_at = [this](std::size_t i) { return session.gradient(i); };
   Mlp::OnGradient on_gradient = [this](std::size_t i) { session.ready(i); };
 };
@@ -262,14 +292,14 @@ TrainResult train(Communicator& communicator, const Dataset& dataset, const Trai
       communicator.barrier().wait();
       trainer.session.reset_recording();
     }
-    trainer.learning_rate =
-        learning_rate_at(step, steps, options.learning_rate, communicator.size());
-    loss[0] = trainer.step();
+    loss[0] =
+        trainer.step(learning_rate_at(step, steps, options.learning_rate, communicator.size()));
     if (options.on_progress) {
       options.on_progress(StepProgress{step + 1, steps, loss[0]});
     }
   }
 
+  trainer.session.drain();
   TrainResult result;
   result.timeline = gather_timelines(communicator, trainer.session.timeline());
   emulation.verify();

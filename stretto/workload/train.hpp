@@ -13,6 +13,7 @@
 #include "stretto/data/timeline.hpp"
 #include "stretto/run/session.hpp"
 #include "stretto/workload/dataset.hpp"
+#include "stretto/workload/optimizer.hpp"
 
 namespace stretto {
 
@@ -34,7 +35,8 @@ struct TrainOptions {
   std::uint32_t epochs = 1;     ///< Warm-up included. A last batch that is not full is left out.
   std::uint32_t warmup = 5;     ///< First steps, not recorded.
   float learning_rate = 0.05F;  ///< Of one rank; see learning_rate_at().
-  float momentum = 0.9F;
+  OptimizerOptions optimizer;
+  double clip_norm = 0.0;  ///< Gradients are scaled down to this norm over all of them. 0 = never.
   std::uint64_t seed = 1;
   OnProgress on_progress;
 };
@@ -63,8 +65,10 @@ struct TrainResult {
 /// Each epoch has its own order of the images, the same on all ranks; rank r takes the r-th of
 /// every P. So ranks x batch images make one step whatever P is. With Schedule::kOverlap gradients
 /// travel while backward computes the next ones and weights are updated bucket by bucket as they
-/// arrive. Recorded are input, forward and backward of each layer, and the optimizer of each
-/// bucket.
+/// arrive; with kPriority they go on travelling under the next forward pass, which waits for a
+/// layer's weights where it uses them. Clipping needs all gradients before the first update:
+/// kOverlap then updates after the last has come, kPriority after the reductions. Recorded are
+/// input, forward and backward of each layer, and the optimizer of each bucket.
 ///
 /// Collective: equal arguments on every rank.
 /// @throws Error kInvalidArgument when network, data and batch do not fit; kMismatch when ranks end

@@ -101,6 +101,47 @@ TEST(Analyze, BoundIsNeverAboveTheStep) {
   EXPECT_DOUBLE_EQ(*summary.bound_gap_ratio(), 0.0);
 }
 
+// Two steps of 130 ms on one of two ranks whose forward pass waits for what the one before left.
+Timeline across_steps() {
+  TimelineBuilder builder(2);
+  for (std::uint32_t step = 0; step < 2; ++step) {
+    for (std::uint32_t rank = 0; rank < 2; ++rank) {
+      builder.step(step, rank, step * 130.0, 130)
+          .compute(RecordKind::kForward, "fc1", 40, 45)
+          .compute(RecordKind::kForward, "fc2", 75, 80)
+          .compute(RecordKind::kBackward, "fc2", 80, 90)
+          .ready("fc2.w", 4000, 0, 90)
+          .compute(RecordKind::kBackward, "fc1", 90, 110)
+          .ready("fc1.w", 1000, 1, 110)
+          .bucket(0, 4000, 90, 90, 190)
+          .bucket(1, 1000, 110, 110, 150);
+    }
+  }
+  return builder.timeline();
+}
+
+TEST(Analyze, AcrossIterationsTheBoundIsThatOfTheCycle) {
+  AnalyzeOptions options{.machine = machine_from_spec("2@50kB/s,1ms")};
+  options.schedule = Schedule::kPriority;
+  // From the end of the forward pass: fc2.w is ready after 10 ms and takes 80, fc1.w after 30 and
+  // takes 20, first, since it is read first; then come 1 ms of latency and the layer fc2.
+  const Summary summary = analyze(across_steps(), options);
+  EXPECT_NEAR(summary.bound->count(), (10 + 20 + 20 + 60 + 1 + 5) * kMs, 1e-9);
+  // Fast: compute is left, and one message of fc1.w, which is ready last and read first.
+  options.machine = machine_from_spec("2@1GB/s,1us");
+  EXPECT_NEAR(analyze(across_steps(), options).bound->count(), 40.002 * kMs, 1e-9);
+}
+
+TEST(Analyze, WhatReachesIntoTheNextStepBelongsToItsBucket) {
+  const Summary summary = analyze(across_steps());
+  ASSERT_EQ(summary.buckets.size(), 2U);
+  EXPECT_NEAR(summary.buckets[0].ended.count(), 190 * kMs, 1e-9);
+  EXPECT_NEAR(summary.communication_end->count(), 190 * kMs, 1e-9);
+  // Of 90..190: under backward to 110, alone to 130; in the next step alone but for 170..175, of
+  // which the last step knows nothing.
+  EXPECT_NEAR(summary.buckets[0].exposed.count(), (20 + (55 + 60) / 2.0) * kMs, 1e-9);
+}
+
 TEST(Analyze, BoundComesFromBucketsIfTensorsHaveNoSize) {
   Timeline timeline = three_steps();
   for (Record& record : timeline.records) {

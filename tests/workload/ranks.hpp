@@ -18,8 +18,10 @@ namespace stretto {
 /// Runs `body` on every rank of a world of threads; element r is what rank r returned. Throws the
 /// first rank's exception, by number.
 template <typename Result>
-std::vector<Result> on_ranks(int ranks, const std::function<Result(Communicator&)>& body) {
-  std::vector<std::unique_ptr<Communicator>> world = local_shm_world(ranks);
+std::vector<Result> on_ranks(int ranks,
+                             const std::function<Result(Communicator&)>& body,
+                             const ShmOptions& options = {}) {
+  std::vector<std::unique_ptr<Communicator>> world = local_shm_world(ranks, options);
   std::vector<Result> results(world.size());
   std::vector<std::exception_ptr> failures(world.size());
   {

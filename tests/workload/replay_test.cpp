@@ -53,10 +53,14 @@ std::vector<ReplayResult> replay_on(int ranks,
 TEST(Replay, ReducesEveryFloatingTypeRightly) {
   for (const DType dtype : {DType::kF32, DType::kF64, DType::kF16, DType::kBF16}) {
     for (const int ranks : {1, 3}) {
-      const StepProfile step = profile(dtype);
-      const std::vector<ReplayResult> results = replay_on(ranks, step, options_for(step));
-      EXPECT_GT(results[0].values_checked, 0);
-      EXPECT_EQ(results[0].timeline.steps_recorded, 4U);
+      for (const Schedule schedule : {Schedule::kOverlap, Schedule::kPriority}) {
+        const StepProfile step = profile(dtype);
+        ReplayOptions options = options_for(step);
+        options.session.schedule = schedule;
+        const std::vector<ReplayResult> results = replay_on(ranks, step, options);
+        EXPECT_GT(results[0].values_checked, 0);
+        EXPECT_EQ(results[0].timeline.steps_recorded, 4U);
+      }
     }
   }
 }
@@ -88,6 +92,40 @@ TEST(Replay, NothingIsReadyBeforeTheProfileSaysAndTheOptimizerFollows) {
   }
   // 2 ranks x 4 steps
   EXPECT_EQ(looked_at, 8 * (1 + options.plan.buckets.size()));
+}
+
+TEST(Replay, UnderPriorityReducesRightlyAndHidesUnderTheNextForwardPass) {
+  StepProfile step = profile();
+  step.tensors[0].shape = {200000};  // 800 kB, 4 ms on this network
+  ReplayOptions options = options_for(step);
+  options.session.schedule = Schedule::kPriority;
+  ShmOptions network;
+  network.emulate = machine_from_spec("2@200MB/s,20us");
+  for (const bool emulated : {false, true}) {
+    const ReplayResult result = on_ranks<ReplayResult>(
+        2,
+        [&](Communicator& communicator) { return replay(communicator, step, options); },
+        emulated ? network : ShmOptions())[0];
+    EXPECT_GT(result.values_checked, 0);
+    std::size_t hidden = 0;
+    std::size_t optimizer = 0;
+    for (const Record& compute : result.timeline.records) {
+      optimizer += compute.kind == RecordKind::kOptimizer ? 1 : 0;
+      hidden +=
+          compute.kind == RecordKind::kForward &&
+          std::any_of(result.timeline.records.begin(),
+                      result.timeline.records.end(),
+                      [&](const Record& record) {
+                        return record.kind == RecordKind::kCommunication &&
+                               record.rank == compute.rank && record.step + 1 == compute.step &&
+                               record.begin_ns < compute.end_ns && record.end_ns > compute.begin_ns;
+                      });
+    }
+    EXPECT_EQ(optimizer, 2 * 4 * options.plan.buckets.size());
+    if (emulated) {
+      EXPECT_GT(hidden, 0U) << "nothing was hidden under a forward pass";
+    }
+  }
 }
 
 TEST(Replay, ArithmeticStandsInForCompute) {

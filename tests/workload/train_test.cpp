@@ -85,19 +85,50 @@ TEST(Train, EveryScheduleAndPlanGivesTheSameBits) {
     TrainOptions options = small();
     use_direct(options.plan);
     const std::uint64_t serial = train_on(ranks, options)[0].weights_hash;
-    options.session.schedule = Schedule::kOverlap;
-    for (const std::int64_t cap : {64, 1000, 4096}) {
-      for (const int streams : {0, 1}) {
-        options.plan = uniform_plan(mlp_tensors(options.widths), Bytes(cap));
-        use_direct(options.plan);
-        options.session.streams = streams;
-        EXPECT_EQ(train_on(ranks, options)[0].weights_hash, serial)
-            << ranks << " ranks, cap " << cap << ", streams " << streams;
+    for (const Schedule schedule : {Schedule::kOverlap, Schedule::kPriority}) {
+      options.session.schedule = schedule;
+      for (const std::int64_t cap : {64, 1000, 4096}) {
+        for (const int streams : {0, 1}) {
+          options.plan = uniform_plan(mlp_tensors(options.widths), Bytes(cap));
+          use_direct(options.plan);
+          options.session.streams = streams;
+          EXPECT_EQ(train_on(ranks, options)[0].weights_hash, serial)
+              << to_string(schedule) << ", " << ranks << " ranks, cap " << cap << ", streams "
+              << streams;
+        }
       }
     }
     options.seed = 2;
     EXPECT_NE(train_on(ranks, options)[0].weights_hash, serial);
   }
+}
+
+// With one plan, whose cut the norm's last bits depend on.
+TEST(Train, EveryOptimizerClippedOrNotGivesTheSameBitsUnderEverySchedule) {
+  std::vector<std::uint64_t> all;
+  for (const OptimizerKind kind :
+       {OptimizerKind::kSgd, OptimizerKind::kAdam, OptimizerKind::kAdamW}) {
+    for (const double clip : {0.0, 0.5}) {
+      TrainOptions options = small();
+      options.optimizer = {.kind = kind, .weight_decay = 0.01F};
+      options.learning_rate = kind == OptimizerKind::kSgd ? 0.05F : 0.003F;
+      options.clip_norm = clip;
+      options.plan = uniform_plan(mlp_tensors(options.widths), Bytes(1000));
+      use_direct(options.plan);
+      std::vector<std::uint64_t> hashes;
+      for (const Schedule schedule : {Schedule::kSerial, Schedule::kOverlap, Schedule::kPriority}) {
+        options.session.schedule = schedule;
+        const TrainResult result = train_on(2, options)[0];
+        EXPECT_GT(result.accuracy, 0.8) << to_string(kind);
+        hashes.push_back(result.weights_hash);
+      }
+      EXPECT_EQ(hashes[0], hashes[1]) << to_string(kind) << ", clipped to " << clip;
+      EXPECT_EQ(hashes[0], hashes[2]) << to_string(kind) << ", clipped to " << clip;
+      all.push_back(hashes[0]);
+    }
+  }
+  std::sort(all.begin(), all.end());
+  EXPECT_EQ(std::unique(all.begin(), all.end()), all.end()) << "an option without effect";
 }
 
 TEST(Train, RecordsEveryLayerAndBucketOfEveryStepAfterTheWarmUp) {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "stretto/simulate/simulate.hpp"
+#include "stretto/data/step_profile.hpp"
 
 namespace stretto {
 namespace {
