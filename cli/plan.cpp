@@ -285,10 +285,10 @@ std::string next_of(const PlanFlags& flags,
                     const PlanInput::Loaded& loaded) {
   std::vector<std::string> arguments = context.arguments;
   const PlanInput& input = flags.input;
-  const bool runs = loaded.options.schedule != Schedule::kPriority && input.zero == 0 &&
-                    input.bandwidth == 1.0 && input.latency == 1.0 && input.compute_speed == 1.0 &&
-                    input.slowdown == 0.0 && input.rank_speed.empty() &&
-                    loaded.options.accumulate == 1 && input.machine.find('@') != std::string::npos;
+  const bool runs = input.zero == 0 && input.bandwidth == 1.0 && input.latency == 1.0 &&
+                    input.compute_speed == 1.0 && input.slowdown == 0.0 &&
+                    input.rank_speed.empty() && loaded.options.accumulate == 1 &&
+                    input.machine.find('@') != std::string::npos;
   if (loaded.measured) {
     arguments.insert(arguments.end(), {"--emit", "ddp"});
   } else if (runs && arguments.size() == 4) {

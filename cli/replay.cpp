@@ -63,7 +63,6 @@ std::string report(const ReplayFlags& flags,
   if (!compresses(resolved.plan)) {  // the bound is of bytes that travel as they are
     analysis.machine = machine;
   }
-  analysis.schedule = resolved.session.schedule;
   analysis.one_rank_step = flags.artifacts.one_rank_step();
   const Run run{fmt::format("{}: {}", profile.model, resolved.name),
                 std::string(to_string(resolved.session.schedule)),

@@ -33,6 +33,7 @@ struct TrainFlags {
   std::string layers = "784-512-512-10";
   std::string data = std::string(kFashionMnistDirectory);
   std::string optimizer = "sgd";
+  int zero = 0;
   TrainOptions train;
 };
 
@@ -48,7 +49,6 @@ std::string report(const TrainFlags& flags,
   if (!compresses(resolved.plan)) {  // the bound is of bytes that travel as they are
     analysis.machine = machine;
   }
-  analysis.schedule = resolved.session.schedule;
   analysis.one_rank_step = flags.artifacts.one_rank_step();
   const Run run{resolved.name,
                 std::string(to_string(resolved.session.schedule)),
@@ -69,11 +69,15 @@ std::string report(const TrainFlags& flags,
     nlohmann::ordered_json document = result_document(provenance, {run}, files);
     document["steps"] = result.steps;
     document["kernels"] = result.kernels;
+    document["optimizer_state_bytes"] = result.optimizer_bytes;
     add_compression(document, resolved.plan, result.compression);
     return document.dump(2) + "\n";
   }
   return verdict(run, provenance) + "\n" + comparison_table({{run.name, run.summary}}) + "\n" +
          text_summary(run.summary) + "\n" + compression_text(resolved.plan, result.compression) +
+         fmt::format("{}, {} of state on this rank\n",
+                     to_string(flags.train.optimizer.kind),
+                     format(Bytes(static_cast<std::int64_t>(result.optimizer_bytes)))) +
          learned(run) + file_list(files) + other_schedule(context.arguments, run);
 }
 
@@ -110,6 +114,7 @@ int run_train(TrainFlags flags, const Context& context) {
   }
   (void)flags.artifacts.one_rank_step();
   flags.train.plan = resolved.plan;
+  resolved.session.shard_optimizer = flags.zero == 1;
   flags.train.session = resolved.session;
   flags.train.steps = flags.schedule.steps;
   flags.train.warmup = flags.schedule.warmup;
@@ -168,6 +173,11 @@ Action add_train(CLI::App& app) {
   app.add_option("--weight-decay", flags->train.optimizer.weight_decay, "Default 0")
       ->check(CLI::Range(0.0F, 1.0F))
       ->type_name("X");
+  app.add_option("--zero",
+                 flags->zero,
+                 "1: each rank keeps the optimizer's state of its part of every bucket only")
+      ->check(CLI::Range(0, 1))
+      ->type_name("STAGE");
   app.add_option(
          "--clip-norm",
          flags->train.clip_norm,

@@ -59,7 +59,10 @@ class TorchDataParallel {
   TorchDataParallel& operator=(const TorchDataParallel&) = delete;
 
   /// After every backward() outside accumulate(). @throws Error as Session::finish() does.
-  void finish() { session_->finish(); }
+  void finish() {
+    session_->finish();
+    session_->drain();  // the optimizer reads all of it
+  }
   /// While it lives, gradients of several micro-batches add up on this rank.
   [[nodiscard]] Session::Hold accumulate() { return session_->accumulate(); }
   [[nodiscard]] Session& session() noexcept { return *session_; }

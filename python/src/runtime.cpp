@@ -265,6 +265,14 @@ void bind_session(nb::module_& module) {
             SessionOptions options;
             options.op = op_from_string(op);
             options.schedule = schedule_from_string(schedule);
+            if (options.schedule == Schedule::kPriority) {
+              throw Error(ErrorCode::kUnavailable,
+                          {"optimizers of Python update after backward, when all has come",
+                           "schedule",
+                           "priority",
+                           "serial or overlap",
+                           "stretto train and the C++ Session run it: docs/schedules.md."});
+            }
             options.streams = streams;
             options.verify_every = verify_every;
             options.record_steps = record_steps;

@@ -187,6 +187,19 @@ std::optional<Seconds> bound_of(const std::vector<Step>& steps,
   return in_iteration_bound(gradients, compute_end, cost);
 }
 
+/// Whether a run's or a simulation's exchanges reach into the next step. (A trace's collectives may
+/// cross its marks for many reasons.)
+bool reaches_across(const std::vector<Step>& steps) {
+  return std::any_of(steps.begin(), steps.end(), [](const Step& step) {
+    return std::any_of(step.ranks.begin(), step.ranks.end(), [](const RankStep& rank) {
+      return std::any_of(rank.records.begin(), rank.records.end(), [&](const Record* record) {
+        return record->kind == RecordKind::kCommunication && record->device == kNoId &&
+               record->lane != Lane::kHost && record->end_ns > rank.window.end_ns;
+      });
+    });
+  });
+}
+
 /// When communication may reach into the next step. Times of the forward pass are without what it
 /// waited for. A tensor is read where layers_of_tensors() says; what no record tells is left out.
 std::optional<Seconds> cross_iteration_bound_of(const Timeline& timeline,
@@ -307,7 +320,7 @@ Summary analyze(const Timeline& timeline, const AnalyzeOptions& options) {
     const Seconds compute_end =
         options.keep_idle ? summary.step - summary.exposed : summary.compute;
     // A machine slower than the real one must not make a step quicker than its bound.
-    const auto bound = options.schedule == Schedule::kPriority
+    const auto bound = reaches_across(steps)
                            ? cross_iteration_bound_of(timeline, steps, compute_end, *cost)
                            : bound_of(steps, buckets, compute_end, *cost);
     if (bound) {

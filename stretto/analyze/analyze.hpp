@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "stretto/data/collective.hpp"
 #include "stretto/data/machine.hpp"
 #include "stretto/data/step_profile.hpp"
 #include "stretto/data/summary.hpp"
@@ -19,9 +18,6 @@ struct AnalyzeOptions {
   std::int64_t samples_per_step = 0;   ///< All ranks together; 0 = unknown.
   std::optional<Machine> machine{};    ///< For the bound;
   std::optional<ExchangeCost> cost{};  ///< or, without a machine, what an exchange costs.
-  /// Whether communication may reach into the next forward pass: the bound is then that of
-  /// cross_iteration_bounds().
-  Schedule schedule = Schedule::kOverlap;
   /// The bound leaves idle time that no communication runs in as it is (a device that waits for its
   /// host): the step minus what is exposed is then what the bound cannot go below, not compute.
   bool keep_idle = false;
@@ -31,7 +27,9 @@ struct AnalyzeOptions {
 /// The numbers of a Timeline. Definitions stand at Summary's fields. Per rank and step, inside the
 /// step's own interval: compute = union of compute records, communication = union of kCommunication
 /// records, exposed = communication minus compute.
-/// Times "from the start of the step" are from each rank's own, so that clocks need not agree.
+/// The bound is that of one iteration, or of cross_iteration_bounds() where a run or a simulation
+/// has exchanges that reach into the next step (Schedule::kPriority). Times "from the start of the
+/// step" are from each rank's own, so that clocks need not agree.
 /// @throws Error kInvalidArgument when there is no whole step in it, or the machine has another
 ///         number of ranks than the job had.
 [[nodiscard]] Summary analyze(const Timeline& timeline, const AnalyzeOptions& options = {});

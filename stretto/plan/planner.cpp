@@ -198,12 +198,13 @@ struct Candidate {
   bool exact = false;  ///< Nothing is quicker, proven.
 };
 
-/// Of some plans the one to take: the quickest, or one that is as quick but for a part in 10^4 with
-/// fewer launches, which cost what no model here knows. The first ones have a reason: they win
-/// where nothing else tells.
+/// Of some plans the one to take: the quickest, or one that is as quick but for `tolerance` of the
+/// step with fewer launches, which cost what no model here knows. The first ones have a reason:
+/// they win where nothing else tells.
 class Choice {
  public:
-  explicit Choice(const Evaluator& evaluate) : evaluate_(evaluate) {}
+  Choice(const Evaluator& evaluate, double tolerance)
+      : evaluate_(evaluate), tolerance_(tolerance) {}
   void consider(Plan plan) {
     const Seconds step = evaluate_.step(plan);
     candidates_.push_back({std::move(plan), step, false});
@@ -212,8 +213,8 @@ class Choice {
   [[nodiscard]] Candidate take() {
     const auto best = std::min_element(
         candidates_.begin(), candidates_.end(), [this](const Candidate& a, const Candidate& b) {
-          const bool a_close = a.step <= least_ * (1.0 + 1e-4);
-          const bool b_close = b.step <= least_ * (1.0 + 1e-4);
+          const bool a_close = a.step <= least_ * (1.0 + tolerance_);
+          const bool b_close = b.step <= least_ * (1.0 + tolerance_);
           return a_close != b_close ? a_close : a.plan.buckets.size() < b.plan.buckets.size();
         });
     return std::move(*best);
@@ -221,6 +222,7 @@ class Choice {
 
  private:
   const Evaluator& evaluate_;
+  double tolerance_;
   std::vector<Candidate> candidates_;
   Seconds least_{};
 };
@@ -243,7 +245,9 @@ Candidate best_plan(const StepProfile& profile,
   if (exact && (!updates_follow || problem.update <= Seconds(0))) {
     return proven;
   }
-  Choice choice(evaluate);
+  // Where the next forward pass waits for the last layers' last pieces, thousands of slivers gain
+  // less than they cost to launch: half a millisecond of a second.
+  Choice choice(evaluate, options.schedule == Schedule::kPriority ? 2e-3 : 1e-4);
   const std::vector<TensorSpec> tensors = tensors_of(profile);
   for (const double latency : {1.0, 0.5, 0.8, 1.25, 2.0, 4.0}) {
     choice.consider(plan_of_ends(profile, cut_for(latency), "planned"));

@@ -28,8 +28,11 @@ Session::Impl::Impl(Communicator& communicator_in, Plan plan_in, const SessionOp
   for (const DType dtype : kAllDTypes) {
     const auto index = static_cast<std::size_t>(dtype);
     if (elements[index] > 0) {
-      arenas[index] =
-          communicator.allocate(Bytes(elements[index] * static_cast<std::int64_t>(size_of(dtype))));
+      const Bytes size(elements[index] * static_cast<std::int64_t>(size_of(dtype)));
+      arenas[index] = communicator.allocate(size);
+      if (options.shard_optimizer) {
+        parameters[index] = communicator.allocate(size);
+      }
     }
   }
   tensor_marks = std::vector<std::atomic<std::uint32_t>>(plan.tensors.size());
@@ -50,6 +53,26 @@ RunOrigin Session::Impl::common_origin() {
   return {Nanoseconds(both[0]), both[1]};
 }
 
+namespace {
+
+// What of a bucket's ranges lies in elements [part.begin, part.end) of it.
+std::vector<TensorRange> owned_ranges(const std::vector<TensorRange>& ranges, Part part) {
+  std::vector<TensorRange> owned;
+  std::int64_t at = 0;
+  for (const TensorRange& range : ranges) {
+    const std::int64_t length = range.end - range.begin;
+    const std::int64_t begin = std::max(at, static_cast<std::int64_t>(part.begin));
+    const std::int64_t end = std::min(at + length, static_cast<std::int64_t>(part.end));
+    if (begin < end) {
+      owned.push_back({range.tensor, range.begin + (begin - at), range.begin + (end - at)});
+    }
+    at += length;
+  }
+  return owned;
+}
+
+}  // namespace
+
 // Derives everything from the plan. No step may be open.
 void Session::Impl::install() {
   buckets = std::deque<BucketState>(plan.buckets.size());
@@ -68,6 +91,13 @@ void Session::Impl::install() {
                   {}};
     state.halves = in_halves(bucket);
     state.ranges = ranges[b];
+    if (options.shard_optimizer) {
+      state.parameters = state.view;
+      state.parameters.data = parameters[static_cast<std::size_t>(bucket.dtype)]->bytes().data() +
+                              static_cast<std::size_t>(bucket.begin) * element;
+      state.owned = owned_ranges(
+          state.ranges, part_of(state.view.count, communicator.size(), communicator.rank()));
+    }
     state.tensors = static_cast<int>(state.ranges.size());
     for (const TensorRange& range : state.ranges) {
       state.urgency = std::max(state.urgency, static_cast<int>(range.tensor));
@@ -101,6 +131,7 @@ void Session::Impl::open_step() {
     bucket.reduced = Work();
     bucket.available = Work();
     bucket.taken = false;
+    bucket.updated = false;
   }
   ready_buckets.store(0, std::memory_order_relaxed);
   launches.store(0, std::memory_order_relaxed);
@@ -126,7 +157,8 @@ Session::~Session() {
   // Peers may be reading arenas that are about to go. In good order nothing is in flight.
   const bool in_flight =
       std::any_of(impl_->buckets.begin(), impl_->buckets.end(), [](const auto& bucket) {
-        return bucket.launched.load(std::memory_order_acquire) && !bucket.available.done();
+        return bucket.launched.load(std::memory_order_acquire) &&
+               !(bucket.reduced.done() && bucket.available.done());
       });
   if (in_flight) {
     impl_->communicator.abort(
@@ -136,14 +168,23 @@ Session::~Session() {
   }
 }
 
-BufferView Session::gradient(std::size_t i) const {
-  const TensorSpec& tensor = impl_->plan.tensors.at(i);
-  const auto index = static_cast<std::size_t>(tensor.dtype);
-  std::byte* const data = tensor.elements() == 0 ? nullptr
-                                                 : impl_->arenas[index]->bytes().data() +
-                                                       static_cast<std::size_t>(impl_->offsets[i]) *
-                                                           size_of(tensor.dtype);
+BufferView Session::Impl::tensor_in(
+    const std::array<std::unique_ptr<Arena>, std::size(kAllDTypes)>& of, std::size_t i) const {
+  const TensorSpec& tensor = plan.tensors.at(i);
+  const Arena* const arena = of[static_cast<std::size_t>(tensor.dtype)].get();
+  std::byte* const data =
+      tensor.elements() == 0
+          ? nullptr
+          : arena->bytes().data() + static_cast<std::size_t>(offsets[i]) * size_of(tensor.dtype);
   return {data, static_cast<std::size_t>(tensor.elements()), tensor.dtype, {}};
+}
+
+BufferView Session::gradient(std::size_t i) const {
+  return impl_->tensor_in(impl_->arenas, i);
+}
+
+BufferView Session::parameter(std::size_t i) const {
+  return impl_->options.shard_optimizer ? impl_->tensor_in(impl_->parameters, i) : BufferView();
 }
 
 std::size_t Session::tensors() const noexcept {
@@ -271,6 +312,14 @@ void Session::replan(Plan plan) {
                  open ? "gradients ready already" : "accumulate() held",
                  "a step without ready()",
                  "Call it right after finish()."});
+  }
+  if (impl_->options.shard_optimizer) {
+    throw Error(ErrorCode::kUnavailable,
+                {"a sharded optimizer's state belongs to the parts of the plan it was made for",
+                 "replan()",
+                 "shard_optimizer",
+                 "a Session without it",
+                 "Make a new Session, and gather the state before."});
   }
   impl_->drain();
   impl_->check_types(plan);

@@ -32,6 +32,12 @@ struct SessionOptions {
   /// need gradient_norm() before the first update; without it, what the next forward pass reads
   /// first goes first.
   bool reduce_first = false;
+  /// Each rank updates its own part of every bucket only, part_of(bucket's elements, ranks, rank),
+  /// and needs optimizer state for no more (ZeRO stage 1: Rajbhandari et al. 2020,
+  /// arXiv:1910.02054, section 5.1). Parameters live in parameter(i); a bucket's are gathered after
+  /// its callback. The same bytes travel as without it. No codecs, no verify_every, and no
+  /// communicator under Ordering::kTotal.
+  bool shard_optimizer = false;
 };
 
 /// Reduces a model's gradients over all ranks while backward is still computing them.
@@ -65,6 +71,9 @@ class Session {
 
   /// Where tensor i's gradient is to be written.
   [[nodiscard]] BufferView gradient(std::size_t i) const;
+  /// With shard_optimizer: where tensor i's parameter is, of the gradient's type and shape; zeroed.
+  /// Without it empty. The arenas are as those of the gradients.
+  [[nodiscard]] BufferView parameter(std::size_t i) const;
   [[nodiscard]] std::size_t tensors() const noexcept;
   [[nodiscard]] const Plan& plan() const noexcept;
 
@@ -88,7 +97,8 @@ class Session {
 
   /// Called once per bucket and step, as buckets arrive, on the thread that is in
   /// finish() (kPriority: in wait() or drain()): a place for the optimizer's work on that bucket's
-  /// tensors, beside the communication of the others.
+  /// tensors, beside the communication of the others. With shard_optimizer `ranges` are those of
+  /// this rank's part, and may be empty; gradients elsewhere are unspecified.
   using BucketCallback =
       std::function<void(std::size_t bucket, const std::vector<TensorRange>& ranges)>;
   void on_bucket(BucketCallback callback);
@@ -146,7 +156,7 @@ class Session {
   /// Another way to cut the same tensors. What codecs have not sent yet is kept. Collective,
   /// between steps only; drains first.
   /// @throws Error kInvalidArgument if the tensors differ or a step is open; kMismatch as the
-  ///         constructor.
+  ///         constructor; kUnavailable with shard_optimizer, whose parts would move.
   void replan(Plan plan);
 
   /// Number of the open step, from 0.

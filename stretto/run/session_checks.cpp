@@ -55,6 +55,9 @@ void Session::Impl::check_types(const Plan& checked) const {
                    "simulate() predicts it."});
     }
   }
+  if (options.shard_optimizer) {
+    check_sharding(checked);
+  }
   for (std::size_t b = 0; b < checked.buckets.size(); ++b) {
     check_codec(checked.buckets[b], b);
   }
@@ -67,6 +70,28 @@ void Session::Impl::check_types(const Plan& checked) const {
            std::string(to_string(tensor.dtype)),
            "a floating type",
            "Use SessionOptions{.op = ReduceOp::kSum}, or leave the tensor out of the plan."});
+    }
+  }
+}
+
+void Session::Impl::check_sharding(const Plan& checked) const {
+  const auto refuse = [](const std::string& found, const std::string& expected) {
+    throw Error(ErrorCode::kUnavailable,
+                {"the optimizer cannot be sharded so", "shard_optimizer", found, expected, ""});
+  };
+  if (communicator.ordering() == Ordering::kTotal) {
+    refuse("backend " + std::string(communicator.backend()), "shm or mpi");
+  }
+  if (options.verify_every > 0) {
+    refuse("verify_every " + std::to_string(options.verify_every), "0");
+  }
+  for (std::size_t b = 0; b < checked.buckets.size(); ++b) {
+    if (!in_halves(checked.buckets[b])) {
+      const Bucket& bucket = checked.buckets[b];
+      refuse("bucket " + std::to_string(b) + ", algorithm " +
+                 std::string(to_string(bucket.algorithm)) +
+                 (bucket.codec.lossy() ? ", codec " + to_string(bucket.codec) : std::string()),
+             "an algorithm with reduce_scatter and all_gather (direct, ring...), no codec");
     }
   }
 }
@@ -135,7 +160,7 @@ void Session::Impl::stop_job(ErrorCode code, ErrorDetail detail, std::uint32_t b
 }
 
 bool Session::Impl::in_halves(const Bucket& bucket) const {
-  return options.schedule == Schedule::kPriority &&
+  return (options.schedule == Schedule::kPriority || options.shard_optimizer) &&
          communicator.ordering() == Ordering::kAddressed && !bucket.codec.lossy() &&
          can_run(Collective::kReduceScatter, bucket.algorithm) &&
          can_run(Collective::kAllGather, bucket.algorithm);

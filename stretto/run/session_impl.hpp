@@ -30,8 +30,11 @@ struct Session::Impl {
     Work reduced;    // valid once launched; this rank's part is reduced
     Work available;  // all of it; the same operation unless the bucket travels in halves
     bool halves = false;
-    bool taken = false;  // waited for, and its callback has run
-    int urgency = 0;     // the higher, the sooner the next forward pass reads it
+    BufferView parameters;           // with shard_optimizer
+    std::vector<TensorRange> owned;  // this rank's part of `ranges`
+    bool updated = false;            // with shard_optimizer: its callback has run, the gather begun
+    bool taken = false;              // waited for, and its callback has run
+    int urgency = 0;                 // the higher, the sooner the next forward pass reads it
     std::unique_ptr<CompressedBucket> compressed;  // null without codec
     std::uint32_t sequence = 0;                    // order of launch in the step
   };
@@ -41,6 +44,8 @@ struct Session::Impl {
   // session.cpp
   RunOrigin common_origin();
   void install();
+  [[nodiscard]] BufferView tensor_in(
+      const std::array<std::unique_ptr<Arena>, std::size(kAllDTypes)>& of, std::size_t i) const;
   void open_step();
   [[nodiscard]] std::uint32_t mark() const noexcept { return step + 1; }
   [[nodiscard]] bool step_is_open() const;
@@ -51,6 +56,7 @@ struct Session::Impl {
 
   // session_checks.cpp
   void check_types(const Plan& checked) const;
+  void check_sharding(const Plan& checked) const;
   void check_codec(const Bucket& bucket, std::size_t b) const;
   static std::string describe(const SessionOptions& options);
   [[nodiscard]] bool in_halves(const Bucket& bucket) const;
@@ -69,6 +75,10 @@ struct Session::Impl {
   void close_step();
   void await(std::uint32_t b, const Work& work);
   void take(std::uint32_t b);
+  void update(std::uint32_t b);
+  void update_reduced();
+  void update_others_until(std::uint32_t b);
+  [[nodiscard]] bool has_arrived(const BucketState& bucket) const;
   void take_all(std::vector<std::uint32_t> order);
   void take_for(std::size_t i);
   void drain();
@@ -77,13 +87,14 @@ struct Session::Impl {
   double gradient_norm();
   void verify(std::uint32_t b);
   void commit_residuals();
-  void call_back(std::uint32_t b);
+  void call_back(std::uint32_t b, const std::vector<TensorRange>& ranges);
   void record();
 
   Communicator& communicator;
   SessionOptions options;
   Plan plan;
   std::array<std::unique_ptr<Arena>, std::size(kAllDTypes)> arenas;
+  std::array<std::unique_ptr<Arena>, std::size(kAllDTypes)> parameters;  // with shard_optimizer
   std::vector<std::int64_t> offsets;
   std::optional<Residuals> residuals;  // of the arena of fp32; from the first codec on
   bool can_undo = false;

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // What happens in a step of a Session, in the order in which it happens.
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <exception>
 #include <iterator>
 #include <span>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -87,7 +89,9 @@ void Session::Impl::launch(std::uint32_t b) noexcept {
     } else if (bucket.halves) {
       // On one slot the second begins when the first is over; nobody has to be there for that.
       bucket.reduced = communicator.reduce_scatter(bucket.view, options.op, call);
-      bucket.available = communicator.all_gather(bucket.view, call_options(b));
+      if (!options.shard_optimizer) {
+        bucket.available = communicator.all_gather(bucket.view, call_options(b));
+      }
     } else {
       bucket.reduced = communicator.all_reduce(bucket.view, options.op, call);
       bucket.available = bucket.reduced;
@@ -217,6 +221,17 @@ void Session::Impl::close_step() {
 
 // Those first that have arrived; where none has, the first in `order` is waited for.
 void Session::Impl::take_all(std::vector<std::uint32_t> order) {
+  if (options.shard_optimizer) {
+    // All updates before any parameter is waited for: the gathers go on beside them.
+    const auto reduced = [this](std::uint32_t b) { return buckets[b].reduced.done(); };
+    std::vector<std::uint32_t> left = order;
+    while (!left.empty()) {
+      const auto arrived = std::find_if(left.begin(), left.end(), reduced);
+      const auto next = arrived == left.end() ? left.begin() : arrived;
+      update(*next);
+      left.erase(next);
+    }
+  }
   while (!order.empty()) {
     const auto arrived = std::find_if(
         order.begin(), order.end(), [&](std::uint32_t b) { return buckets[b].available.done(); });
@@ -227,15 +242,66 @@ void Session::Impl::take_all(std::vector<std::uint32_t> order) {
   }
 }
 
+// With shard_optimizer: this rank's part of the bucket, and off with it to the others.
+void Session::Impl::update(std::uint32_t b) {
+  BucketState& bucket = buckets[b];
+  if (bucket.updated) {
+    return;
+  }
+  await(b, bucket.reduced);
+  if (on_bucket) {
+    call_back(b, bucket.owned);
+  }
+  bucket.available = communicator.all_gather(bucket.parameters, call_options(b));
+  bucket.updated = true;
+}
+
+// Of those whose gradients are reduced; what is needed first first.
+void Session::Impl::update_reduced() {
+  if (!options.shard_optimizer) {
+    return;
+  }
+  for (const std::uint32_t b : by_urgency) {
+    if (!buckets[b].updated && buckets[b].reduced.done()) {
+      update(b);
+    }
+  }
+}
+
 void Session::Impl::take(std::uint32_t b) {
+  if (options.shard_optimizer) {
+    update(b);
+    update_others_until(b);
+  }
   await(b, buckets[b].available);
   if (b == verified) {
     verify(b);
   }
-  if (on_bucket) {
-    call_back(b);
+  if (on_bucket && !options.shard_optimizer) {
+    call_back(b, buckets[b].ranges);
   }
   buckets[b].taken = true;
+}
+
+// A peer may wait for another bucket first, whose gather waits for this rank's update of it: nobody
+// may sleep on one bucket while another of his is due.
+void Session::Impl::update_others_until(std::uint32_t b) {
+  constexpr auto kPause = std::chrono::microseconds(20);
+  const auto all_updated = [this] {
+    return std::all_of(
+        buckets.begin(), buckets.end(), [](const auto& each) { return each.updated; });
+  };
+  awaited.store(b, std::memory_order_relaxed);
+  while (!buckets[b].available.done() && !all_updated()) {
+    update_reduced();
+    std::this_thread::sleep_for(kPause);
+  }
+  awaited.store(kNothing, std::memory_order_relaxed);
+}
+
+// Work that refers to nothing yet is done() as well.
+bool Session::Impl::has_arrived(const BucketState& bucket) const {
+  return (!options.shard_optimizer || bucket.updated) && bucket.available.done();
 }
 
 // Of the step before the open one, under kPriority.
@@ -253,10 +319,11 @@ void Session::Impl::take_for(std::size_t i) {
     return;
   }
   broken = true;
+  update_reduced();
   for (const std::uint32_t b : tensor_buckets[i]) {
-    while (!buckets[b].taken && !buckets[b].available.done()) {
+    while (!buckets[b].taken && !has_arrived(buckets[b])) {
       const auto other = std::find_if(by_urgency.begin(), by_urgency.end(), [&](std::uint32_t o) {
-        return !buckets[o].taken && buckets[o].available.done();
+        return !buckets[o].taken && has_arrived(buckets[o]);
       });
       if (other == by_urgency.end()) {
         break;
@@ -336,9 +403,9 @@ void Session::Impl::commit_residuals() {
 }
 
 // Peers must not wait for a rank whose optimizer gave up.
-void Session::Impl::call_back(std::uint32_t b) {
+void Session::Impl::call_back(std::uint32_t b, const std::vector<TensorRange>& ranges) {
   try {
-    on_bucket(b, buckets[b].ranges);
+    on_bucket(b, ranges);
   } catch (...) {
     communicator.abort(
         Error(ErrorCode::kBackend, {"a bucket's callback threw", here(b), "", "", ""}),

@@ -45,13 +45,14 @@ Mlp::Mlp(std::vector<std::size_t> widths,
     offsets_.push_back(total);
     total += static_cast<std::size_t>(tensor.elements());
   }
-  weights_.resize(total);
+  own_weights_.resize(total);
+  weights_ = own_weights_;
   SplitMix64 random(seed);
   for (std::size_t layer = 0; layer < layers(); ++layer) {
     const std::size_t first = offsets_[weight_tensor(layer)];
     const std::size_t count = widths_[layer] * widths_[layer + 1];
     const float limit = std::sqrt(6.0F / static_cast<float>(widths_[layer]));
-    for (float& weight : std::span(weights_).subspan(first, count)) {
+    for (float& weight : weights_.subspan(first, count)) {
       weight = (2.0F * random.next_unit() - 1.0F) * limit;
     }
   }
@@ -61,6 +62,20 @@ Mlp::Mlp(std::vector<std::size_t> widths,
   }
   delta_.resize(max_batch_ * *std::max_element(widths_.begin() + 1, widths_.end()));
   next_delta_.resize(delta_.size());
+}
+
+void Mlp::move_weights(std::span<float> to) {
+  if (to.size() != weights_.size()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {"the weights do not fit there",
+                 "Mlp::move_weights",
+                 fmt::format("{} elements", to.size()),
+                 fmt::format("{}", weights_.size()),
+                 ""});
+  }
+  std::copy(weights_.begin(), weights_.end(), to.begin());
+  weights_ = to;
+  own_weights_ = {};
 }
 
 void Mlp::set_batch(std::size_t batch) {

@@ -41,6 +41,8 @@ class Mlp {
   /// All weights, tensor after tensor in the order of tensors(), without gaps.
   [[nodiscard]] std::span<float> weights() noexcept { return weights_; }
   [[nodiscard]] std::span<const float> weights() const noexcept { return weights_; }
+  /// Moves them to other memory of that length, which must outlive this.
+  void move_weights(std::span<float> to);
 
   /// @throws Error kInvalidArgument above max_batch.
   void set_batch(std::size_t batch);
@@ -82,7 +84,8 @@ class Mlp {
   const DenseKernels& kernels_;
   std::vector<TensorSpec> tensors_;
   std::vector<std::size_t> offsets_;
-  std::vector<float> weights_;
+  std::vector<float> own_weights_;  ///< Empty once they were moved.
+  std::span<float> weights_;
   std::size_t max_batch_;
   std::size_t batch_;
   std::vector<std::uint8_t> labels_;

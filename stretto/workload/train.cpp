@@ -99,6 +99,20 @@ void check(const Dataset& dataset, const TrainOptions& options, int ranks) {
   }
 }
 
+void check_clipping(const TrainOptions& options) {
+  if (options.clip_norm > 0.0 && options.session.shard_optimizer &&
+      options.session.schedule != Schedule::kPriority) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        {"a sharded optimizer updates before the last gradient has come, and clipping needs "
+         "all",
+         "clip_norm",
+         fmt::format("schedule {}", to_string(options.session.schedule)),
+         "schedule priority, which has the norm first",
+         "Leave out one of the two, or use --schedule priority"});
+  }
+}
+
 double accuracy(Communicator& communicator, const Dataset& dataset, std::size_t batch, Mlp& mlp) {
   std::vector<std::uint32_t> mine;
   for (auto i = static_cast<std::size_t>(communicator.rank()); i < dataset.test.size();
@@ -145,15 +159,16 @@ struct Trainer {
   Trainer(Communicator& communicator, const Dataset& data, const TrainOptions& options)
       : dataset(data),
         mlp(options.widths, options.batch, options.seed),
-        optimizer(mlp.weights().size(), options.optimizer),
         clip_norm(options.clip_norm),
         across(options.session.schedule == Schedule::kPriority),
+        sharded(options.session.shard_optimizer),
         shard(data.train.size(),
               options.batch,
               communicator.rank(),
               communicator.size(),
               options.seed),
-        session(communicator, options.plan, session_options(options)) {
+        session(communicator, options.plan, session_options(options)),
+        optimizer(find_state(communicator), options.optimizer) {
     if (session.plan().tensors != mlp.tensors()) {
       throw Error(
           ErrorCode::kInvalidArgument,
@@ -170,11 +185,27 @@ struct Trainer {
       offsets.push_back(offset);
       offset += session.gradient(tensor).count;
     }
+    if (options.session.shard_optimizer) {
+      mlp.move_weights({as_span<float>(session.parameter(0)).data(), mlp.weights().size()});
+    }
     if (clip_norm > 0.0 && !across) {
       return;  // the norm comes after the last bucket
     }
-    session.on_bucket(
-        [this](std::size_t, const std::vector<TensorRange>& ranges) { update(ranges); });
+    session.on_bucket([this](std::size_t bucket, const std::vector<TensorRange>& ranges) {
+      update(bucket, ranges);
+    });
+  }
+
+  /// Where each bucket's part of the optimizer's state begins; returns how many elements all have.
+  std::size_t find_state(const Communicator& communicator) {
+    std::size_t elements = 0;
+    for (const Bucket& bucket : session.plan().buckets) {
+      const auto count = static_cast<std::size_t>(bucket.end - bucket.begin);
+      state.push_back(elements);
+      const Part mine = part_of(count, communicator.size(), communicator.rank());
+      elements += sharded ? mine.end - mine.begin : count;
+    }
+    return elements;
   }
 
   static SessionOptions session_options(const TrainOptions& options) {
@@ -184,18 +215,20 @@ struct Trainer {
     return session;
   }
 
-  void update(const std::vector<TensorRange>& ranges) {
+  void update(std::size_t bucket, const std::vector<TensorRange>& ranges) {
+    std::size_t at = state[bucket];
     const RecordScope scope(session.recorder(), RecordKind::kOptimizer, "optimizer");
     for (const TensorRange& range : ranges) {
       const auto begin = static_cast<std::size_t>(range.begin);
       const auto size = static_cast<std::size_t>(range.end - range.begin);
       const std::size_t first = offsets[range.tensor] + begin;
-      optimizer.step(first,
+      optimizer.step(at,
                      mlp.weights().subspan(first, size),
                      as_span<float>(session.gradient(range.tensor)).subspan(begin, size),
                      rate,
                      scale,
                      updates);
+      at += size;
     }
   }
 
@@ -228,7 +261,7 @@ struct Trainer {
     if (clip_norm > 0.0) {
       scale = clip_scale(session.gradient_norm(), clip_norm);
       for (std::size_t b = 0; !across && b < session.plan().buckets.size(); ++b) {
-        update(session.plan().ranges(b));
+        update(b, session.plan().ranges(b));
       }
     }
     return loss;
@@ -245,11 +278,13 @@ struct Trainer {
 
   const Dataset& dataset;
   Mlp mlp;
-  Optimizer optimizer;
   double clip_norm;
   bool across;  ///< Updates reach into the next forward pass.
+  bool sharded;
   Shard shard;
   Session session;
+  std::vector<std::size_t> state;  ///< Of each bucket the first element in the optimizer.
+  Optimizer optimizer;
   std::vector<std::string> layer_names;  ///< One per tensor.
   std::vector<std::size_t> offsets;
   float rate = 0.0F;
@@ -271,6 +306,7 @@ float learning_rate_at(std::uint32_t step, std::uint32_t steps, float base, int 
 
 TrainResult train(Communicator& communicator, const Dataset& dataset, const TrainOptions& options) {
   check(dataset, options, communicator.size());
+  check_clipping(options);
   Trainer trainer(communicator, dataset, options);
   const std::uint32_t steps =
       options.steps != 0
@@ -309,6 +345,7 @@ TrainResult train(Communicator& communicator, const Dataset& dataset, const Trai
   result.weights_hash = common_hash(communicator, trainer.mlp.weights());
   result.plan_hash = trainer.session.plan().hash();
   result.compression = trainer.session.compression();
+  result.optimizer_bytes = trainer.optimizer.state_bytes();
   result.steps = steps;
   result.kernels = trainer.mlp.kernels().name;
   return result;

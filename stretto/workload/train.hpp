@@ -49,6 +49,7 @@ struct TrainResult {
   std::uint64_t plan_hash = 0;
   std::uint32_t steps = 0;           ///< Warm-up included.
   Session::Compression compression;  ///< This rank's, of the recorded steps.
+  std::size_t optimizer_bytes = 0;   ///< This rank's optimizer state.
   std::string_view kernels;          ///< Which compilation of the arithmetic ran.
 };
 
@@ -71,7 +72,9 @@ struct TrainResult {
 /// input, forward and backward of each layer, and the optimizer of each bucket.
 ///
 /// Collective: equal arguments on every rank.
-/// @throws Error kInvalidArgument when network, data and batch do not fit; kMismatch when ranks end
+/// @throws Error kInvalidArgument when network, data and batch do not fit, or a sharded optimizer
+/// is to
+///         clip under another schedule than kPriority; kMismatch when ranks end
 ///         with different weights; kBackend as EmulationCheck; and as Session.
 [[nodiscard]] TrainResult train(Communicator& communicator,
                                 const Dataset& dataset,

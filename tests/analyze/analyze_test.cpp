@@ -122,7 +122,6 @@ Timeline across_steps() {
 
 TEST(Analyze, AcrossIterationsTheBoundIsThatOfTheCycle) {
   AnalyzeOptions options{.machine = machine_from_spec("2@50kB/s,1ms")};
-  options.schedule = Schedule::kPriority;
   // From the end of the forward pass: fc2.w is ready after 10 ms and takes 80, fc1.w after 30 and
   // takes 20, first, since it is read first; then come 1 ms of latency and the layer fc2.
   const Summary summary = analyze(across_steps(), options);

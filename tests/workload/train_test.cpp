@@ -131,6 +131,39 @@ TEST(Train, EveryOptimizerClippedOrNotGivesTheSameBitsUnderEverySchedule) {
   EXPECT_EQ(std::unique(all.begin(), all.end()), all.end()) << "an option without effect";
 }
 
+TEST(Train, AShardedOptimizerGivesTheSameBitsWithAPartOfTheState) {
+  for (const int ranks : {1, 2, 3}) {
+    for (const Schedule schedule : {Schedule::kSerial, Schedule::kOverlap, Schedule::kPriority}) {
+      TrainOptions options = small();
+      options.optimizer.kind = OptimizerKind::kAdam;
+      options.learning_rate = 0.003F;
+      options.session.schedule = schedule;
+      options.clip_norm = schedule == Schedule::kPriority ? 0.5 : 0.0;
+      options.plan = uniform_plan(mlp_tensors(options.widths), Bytes(1000));
+      use_direct(options.plan);
+      const std::vector<TrainResult> replicated = train_on(ranks, options);
+      options.session.shard_optimizer = true;
+      const std::vector<TrainResult> sharded = train_on(ranks, options);
+      EXPECT_EQ(sharded[0].weights_hash, replicated[0].weights_hash)
+          << to_string(schedule) << ", " << ranks << " ranks";
+      // Two numbers of 4 bytes per weight, of all ranks together.
+      std::size_t sum = 0;
+      for (const TrainResult& result : sharded) {
+        sum += result.optimizer_bytes;
+        EXPECT_LE(result.optimizer_bytes,
+                  replicated[0].optimizer_bytes / static_cast<std::size_t>(ranks) +
+                      options.plan.buckets.size() * 2 * 4 * 16);  // parts are multiples of 16
+      }
+      EXPECT_EQ(sum, static_cast<std::size_t>(2 * options.plan.bytes().count()));
+      EXPECT_EQ(replicated[0].optimizer_bytes, sum);
+    }
+  }
+  TrainOptions options = small();
+  options.session.shard_optimizer = true;
+  options.clip_norm = 1.0;
+  EXPECT_EQ(error_of([&] { (void)train_on(2, options); }).code(), ErrorCode::kInvalidArgument);
+}
+
 TEST(Train, RecordsEveryLayerAndBucketOfEveryStepAfterTheWarmUp) {
   TrainOptions options = small();
   options.session.schedule = Schedule::kOverlap;
