@@ -52,8 +52,8 @@ std::string percent(double ratio) {
 // --sweep
 
 std::vector<SweepPoint> sweep_of(const PlanInput::Loaded& loaded) {
-  const Bytes least = std::max(Bytes(64 << 10), Bytes(loaded.profile.bytes().count() / 16384));
-  return sweep_caps(loaded.profile, loaded.costs, loaded.options, true, least, 2);
+  return sweep_caps(
+      loaded.profile, loaded.costs, loaded.options, true, least_cap_to_sweep(loaded.profile), 2);
 }
 
 /// The rules of thumb, marked in the sweep.

@@ -179,10 +179,8 @@ void PlanInput::require_profile() const {
 ExchangeCosts PlanInput::costs_on(const Machine& on,
                                   Algorithm chosen,
                                   const StepProfile& profile) const {
-  ExchangeCosts costs = exchange_costs(on, chosen, std::max(Bytes(1), profile.bytes()));
-  costs.all_reduce = costs.all_reduce.scaled(latency, 1.0 / bandwidth);
-  costs.reduce_scatter = costs.reduce_scatter.scaled(latency, 1.0 / bandwidth);
-  costs.all_gather = costs.all_gather.scaled(latency, 1.0 / bandwidth);
+  ExchangeCosts costs = stretto::scaled(
+      exchange_costs(on, chosen, std::max(Bytes(1), profile.bytes())), latency, 1.0 / bandwidth);
   if (slowdown > 0.0) {
     costs.compute_slowdown = slowdown;
   }
@@ -265,10 +263,7 @@ PlanInput::Loaded PlanInput::load(bool quiet) const {
                                      loaded.machine->source.empty() ? "" : ": ",
                                      loaded.machine->source);
   } else if (fitted) {
-    loaded.costs = *fitted;
-    loaded.costs.all_reduce = fitted->all_reduce.scaled(latency, 1.0 / bandwidth);
-    loaded.costs.reduce_scatter = fitted->reduce_scatter.scaled(latency, 1.0 / bandwidth);
-    loaded.costs.all_gather = loaded.costs.reduce_scatter;
+    loaded.costs = stretto::scaled(*fitted, latency, 1.0 / bandwidth);
     loaded.costs.compute_slowdown = std::max(1.0, slowdown);
   } else {
     refuse("what communication costs is not known",

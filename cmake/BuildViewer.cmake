@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# cmake -DOUTPUT=viewer_page.cpp -DSOURCE=viewer -DBINARY=build/dev/viewer -DNPM=npm -DREQUIRED=OFF -P BuildViewer.cmake
+# cmake -DOUTPUT=viewer_page.cpp -DSOURCE=viewer -DBINARY=build/dev/viewer -DNPM=npm -DWASM=stretto.wasm -DREQUIRED=OFF -P BuildViewer.cmake
 # Builds the page of viewer/ with npm and writes it as C++ (see stretto/report/html_parts.hpp). With NPM empty, or
-# if npm cannot get what it needs and REQUIRED is off, the page is empty, and `stretto report` says so.
+# if npm cannot get what it needs and REQUIRED is off, the page is empty, and `stretto report` says so. With WASM empty
+# the page has no What-if and no Learn.
 set(page "")
 if(NPM)
   # Built beside the other outputs: several builds of one source tree may run at once.
@@ -10,6 +11,7 @@ if(NPM)
     file(REMOVE_RECURSE ${BINARY}/${name})
     file(COPY ${SOURCE}/${name} DESTINATION ${BINARY})
   endforeach()
+  file(COPY ${SOURCE}/../THIRD_PARTY_NOTICES DESTINATION ${BINARY})
   # Packages anew only when their list is another one. Their scripts are not run.
   file(SHA256 ${SOURCE}/package-lock.json lock)
   set(installed "")
@@ -37,7 +39,7 @@ if(NPM)
   else()
     # A page that does not compile is an error, whether it is required or not.
     execute_process(
-      COMMAND ${NPM} run --silent build
+      COMMAND ${CMAKE_COMMAND} -E env STRETTO_WASM=${WASM} ${NPM} run --silent build
       WORKING_DIRECTORY ${BINARY}
       RESULT_VARIABLE failed
       OUTPUT_VARIABLE output

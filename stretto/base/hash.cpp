@@ -35,7 +35,7 @@ Hasher& Hasher::add(std::uint64_t value) {
 
 Hasher& Hasher::add(std::string_view text) {
   add(std::uint64_t{text.size()});
-  return add_raw(std::as_bytes(std::span(text)));
+  return add_raw(std::as_bytes(std::span<const char>(text.data(), text.size())));
 }
 
 Hasher& Hasher::add_raw(std::span<const std::byte> bytes) {

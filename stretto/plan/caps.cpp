@@ -82,6 +82,10 @@ std::vector<std::size_t> ddp_ends(std::span<const ReadyBytes> gradients, Bytes c
 
 }  // namespace
 
+Bytes least_cap_to_sweep(const StepProfile& profile) {
+  return std::max(Bytes(64 << 10), Bytes(profile.bytes().count() / 16384));
+}
+
 std::vector<SweepPoint> sweep_caps(const StepProfile& profile,
                                    const ExchangeCosts& costs,
                                    const SimulateOptions& options,

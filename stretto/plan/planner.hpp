@@ -93,6 +93,9 @@ struct SweepPoint {
                                                  Bytes least,
                                                  int per_factor_of_two);
 
+/// Where a sweep of this model begins: 64 KiB, or a 16384th of a model that is larger than 1 GiB.
+[[nodiscard]] Bytes least_cap_to_sweep(const StepProfile& profile);
+
 /// The best cap for PyTorch's DistributedDataParallel, which takes one number and splits no tensor.
 struct BestCap {
   Bytes cap{};        ///< Of the caps that give this plan, the roundest number of MiB.

@@ -22,6 +22,13 @@ ExchangeCosts exchange_costs(const Machine& machine, Algorithm algorithm, Bytes 
   return costs;
 }
 
+ExchangeCosts scaled(ExchangeCosts costs, double latency, double seconds_per_byte) {
+  for (ExchangeTime* time : {&costs.all_reduce, &costs.reduce_scatter, &costs.all_gather}) {
+    *time = time->scaled(latency, seconds_per_byte);
+  }
+  return costs;
+}
+
 Simulation simulate(const StepProfile& profile,
                     const Machine& machine,
                     const Plan& plan,

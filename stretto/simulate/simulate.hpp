@@ -61,6 +61,9 @@ struct ExchangeCosts {
 /// @throws Error as exchange_time().
 [[nodiscard]] ExchangeCosts exchange_costs(const Machine& machine, Algorithm algorithm, Bytes most);
 
+/// As they would be with latencies and times per byte multiplied by these.
+[[nodiscard]] ExchangeCosts scaled(ExchangeCosts costs, double latency, double seconds_per_byte);
+
 struct Simulation {
   /// Of the step, one record per thing, as a run would give; with kPriority of the two before it
   /// too, whose exchanges reach into it.

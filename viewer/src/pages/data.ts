@@ -10,6 +10,14 @@ const bucketKeys: (keyof Bucket)[] = [
 ];
 const rankKeys: (keyof RankNumbers)[] = ['rank', 'step_s', 'compute_s', 'communication_s', 'exposed_s'];
 
+/** Of what is compiled into the page. */
+function notices(state: State): HTMLElement | null {
+  const text = document.getElementById('notices')?.textContent ?? '';
+  return text === ''
+    ? null
+    : h('details', {}, h('summary', {}, state.texts.notices), h('pre', { lang: 'en', tabindex: 0, class: 'notices' }, text));
+}
+
 export function dataPage(state: State): HTMLElement {
   const words = state.texts;
   const { run, report } = state;
@@ -55,6 +63,6 @@ export function dataPage(state: State): HTMLElement {
       h('h2', {}, words.formulas),
       h('dl', { class: 'formulas' }, ...words.formulaList.flatMap(([word, text]) => [h('dt', {}, word), h('dd', {}, text)])),
     ),
-    h('section', {}, h('h2', {}, words.licence), h('p', {}, words.licenceText)),
+    h('section', {}, h('h2', {}, words.licence), h('p', {}, words.licenceText), notices(state)),
   );
 }

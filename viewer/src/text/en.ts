@@ -164,7 +164,8 @@ export const en = {
   ] as [string, string][],
   licence: 'Licence',
   licenceText:
-    'The page is part of Stretto, Apache-2.0. It holds no code of others, loads nothing and sends nothing.',
+    'The page is part of Stretto, Apache-2.0. It loads nothing and sends nothing.',
+  notices: 'Notices of what is compiled into it',
   openAnother: 'Drop another report on this page to open it.',
 
   // What went wrong

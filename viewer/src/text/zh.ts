@@ -170,7 +170,8 @@ export const zh: Texts = {
     ['总线带宽', '同 nccl-tests：all_reduce 为 2(n−1)/n × 大小 / 时间'],
   ],
   licence: '许可',
-  licenceText: '本页是 Stretto 的一部分，Apache-2.0。其中没有他人的代码，不加载也不发送任何东西。',
+  licenceText: '本页是 Stretto 的一部分，Apache-2.0。不加载也不发送任何东西。',
+  notices: '编入其中的软件的声明（英文）',
   openAnother: '把另一份报告拖到本页即可打开。',
 
   broken: (why) => `此文件中的数据无法读取（${why}），文件可能不完整。以下内容与数据一同写入文件。`,
