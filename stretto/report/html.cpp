@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "stretto/analyze/analyze.hpp"
+#include "stretto/analyze/certificate.hpp"
 #include "stretto/base/error.hpp"
 #include "stretto/report/explanation.hpp"
 #include "stretto/report/html_parts.hpp"
@@ -72,6 +74,27 @@ ordered_json steps_json(const std::vector<StepNumbers>& steps) {
           {"left_out", steps.size() - std::min(kMostStepRows, steps.size())}};
 }
 
+/// What the page's What-if starts from: the step as `stretto plan` takes it from the same files,
+/// and the cost fitted to them. Null where the recording does not say.
+ordered_json model_json(const ReportedRun& run) {
+  constexpr std::size_t kMostProfileTensors = 5000;
+  ordered_json json = {{"profile", nullptr}, {"fitted", nullptr}};
+  try {
+    const StepProfile profile = planning_profile_of_trace(run.timeline);
+    if (profile.tensors.size() <= kMostProfileTensors) {
+      json["profile"] = ordered_json::parse(to_json(profile));
+    }
+  } catch (const Error&) {
+    return json;  // It has no steps, or no gradients that travel: nothing to ask about.
+  }
+  if (const auto& fitted = run.explanation.fitted) {
+    json["fitted"] = {{"latency_s", fitted->cost.latency.count()},
+                      {"seconds_per_byte", fitted->cost.seconds_per_byte},
+                      {"ranks", std::max<std::uint32_t>(1, run.timeline.world_size)}};
+  }
+  return json;
+}
+
 /// All but the picture.
 ordered_json run_json(const ReportedRun& run) {
   constexpr std::size_t kMostSentenceBytes = 4000;
@@ -86,6 +109,7 @@ ordered_json run_json(const ReportedRun& run) {
   for (const std::string& note : run.explanation.notes) {
     json["notes"].push_back(note);
   }
+  json["model"] = model_json(run);
   shorten(json, kMostSentenceBytes);
   json["steps"] = steps_json(step_numbers(run.timeline));
   return json;

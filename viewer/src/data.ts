@@ -112,6 +112,8 @@ export interface Run {
   files: string[];
   notes: string[];
   explanation: Explanation;
+  /** For What-if; absent in reports of earlier versions. */
+  model?: { profile: object | null; fitted: { latency_s: number; seconds_per_byte: number; ranks: number } | null };
   steps_marked: boolean;
   has_communication: boolean;
   steps: { columns: string[]; rows: StepRow[]; left_out: number };

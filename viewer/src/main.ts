@@ -7,13 +7,15 @@ import { dataPage } from './pages/data';
 import { overviewPage } from './pages/overview';
 import { ranksPage } from './pages/ranks';
 import { timelinePage } from './pages/timeline';
-import { pageNames, State, type PageName } from './state';
+import { whatIfPage } from './pages/whatif';
+import { pagesHere, State, type PageName } from './state';
 import { texts, type Texts } from './text';
 
 const pages: Record<PageName, (state: State) => HTMLElement> = {
   overview: overviewPage,
   timeline: timelinePage,
   buckets: bucketsPage,
+  whatif: whatIfPage,
   ranks: ranksPage,
   data: dataPage,
 };
@@ -97,7 +99,7 @@ class App {
   private header(): HTMLElement {
     const { state } = this;
     const words = state.texts;
-    const links = pageNames.map((page) =>
+    const links = pagesHere().map((page) =>
       h('a', { href: state.link(page), 'aria-current': page === state.page ? 'page' : null }, words.pages[page]),
     );
     const choices = h('div', { class: 'choices' });

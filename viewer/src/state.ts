@@ -3,9 +3,12 @@
 
 import type { Texts } from './text';
 import type { Report, Run } from './data';
+import { hasModel } from './model';
 import { unpack, type Timeline } from './columns';
 
-export const pageNames = ['overview', 'timeline', 'buckets', 'ranks', 'data'] as const;
+export const pageNames = ['overview', 'timeline', 'buckets', 'whatif', 'ranks', 'data'] as const;
+/** Those this page has: it may have been built without what these reckon with. */
+export const pagesHere = (): readonly PageName[] => pageNames.filter((page) => page !== 'whatif' || hasModel());
 export type PageName = (typeof pageNames)[number];
 
 export class State {
@@ -24,7 +27,7 @@ export class State {
 
   get page(): PageName {
     const name = this.hash.get('p');
-    return pageNames.find((page) => page === name) ?? 'overview';
+    return pagesHere().find((page) => page === name) ?? 'overview';
   }
 
   get runIndex(): number {

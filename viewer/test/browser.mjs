@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The report in a real browser, from disk. Environment: STRETTO (the program), STRETTO_VIEWER_BINARY (where the
-// viewer was built: node_modules lie there), STRETTO_EXAMPLES (traces), and STRETTO_CHROMIUM if it is elsewhere.
+// viewer was built: node_modules lie there), STRETTO_EXAMPLES (traces), STRETTO_WASM (empty where the page has no
+// What-if), and STRETTO_CHROMIUM if it is elsewhere.
 // Ends with 77 where something is missing, and says what.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
@@ -89,7 +90,11 @@ async function open(file, hash, options = {}) {
 
 const tests = [];
 const test = (name, run) => tests.push([name, run]);
-const names = ['overview', 'timeline', 'buckets', 'ranks', 'data'];
+// A build without a compiler for WebAssembly has fewer pages.
+const hasModel = (process.env.STRETTO_WASM ?? '') !== '';
+const names = hasModel ? ['overview', 'timeline', 'buckets', 'whatif', 'ranks', 'data'] : ['overview', 'timeline', 'buckets', 'ranks', 'data'];
+/** What is there once a page that reckons has done so. */
+const reckoned = { whatif: '.results .cards' };
 
 // ---- what it must do -----------------------------------------------------------------------------
 
@@ -108,6 +113,7 @@ for (const [width, colorScheme, lang, rules] of [
     for (const [i, name] of names.entries()) {
       await page.click(`nav a:nth-child(${i + 1})`);
       await page.waitForSelector(`nav a:nth-child(${i + 1})[aria-current]`);
+      await page.waitForSelector(reckoned[name] ?? 'h1');
       assert.equal(await page.getAttribute('html', 'lang'), lang === 'zh' ? 'zh-Hans' : 'en');
       assert.ok((await page.evaluate(() => document.documentElement.scrollWidth)) <= width, `${name} is wider than the window`);
       assert.equal(await page.evaluate(() => window.broken), undefined);
@@ -226,6 +232,54 @@ test('two runs: one is chosen, both are compared; language and theme switch', as
   assert.equal(await page.locator('#content table tbody tr').count(), 2);
   await close();
 });
+
+if (hasModel) {
+  test('what if: the numbers are those of the command it gives, for the recording and for a model', async () => {
+    const { page, close } = await open('gloo.html', 'p=whatif');
+    await page.waitForSelector('.results .cards');
+    const same = async () => {
+      const [command] = await page.locator('.commands code').allTextContents();
+      assert.ok(command.startsWith('stretto simulate '), command);
+      const simulated = JSON.parse(stretto(...command.split(' ').slice(1), '--json'));
+      const step = await page.textContent('.cards > div:nth-child(2) dd');
+      const expected = `${(simulated.step_s * 1e3).toPrecision(3)} ms`;
+      assert.ok(step.startsWith(expected), `${command}: ${step} in the page, ${expected} in the program`);
+      return command;
+    };
+    await same();
+    // By keyboard, as the sliders are.
+    await page.getByLabel('Bandwidth').and(page.locator(':visible')).focus();
+    const before = await page.textContent('.cards > div:nth-child(2) dd');
+    await page.keyboard.press('ArrowLeft');
+    await page.keyboard.press('ArrowLeft');
+    await page.waitForFunction((text) => document.querySelector('.cards > div:nth-child(2) dd').textContent !== text, before);
+    assert.ok((await same()).includes('--bandwidth 0.5'));
+    assert.ok(page.url().includes('bandwidth=0.5'));
+    await page.getByLabel('Model').selectOption('vgg16');
+    await page.getByLabel('Machine').selectOption('flat');
+    await page.getByLabel('Buckets', { exact: true }).selectOption('size');
+    await page.getByLabel('Schedule').selectOption('priority');
+    await page.waitForFunction(() => document.querySelector('.commands code')?.textContent.includes('priority'));
+    assert.ok((await same()).startsWith('stretto simulate vgg16 --machine 8@10Gbit/s,50us --schedule priority --buckets '));
+    // The address holds it all: the same page again.
+    const address = page.url();
+    const shown = await page.textContent('.results .verdict');
+    await page.reload();
+    await page.goto(address);
+    await page.waitForSelector('.results .cards');
+    assert.equal(await page.textContent('.results .verdict'), shown);
+    await close();
+  });
+
+  test('what if: what the planner refuses is said, and it goes on', async () => {
+    const { page, close } = await open('gloo.html', 'p=whatif&model=nonsense&machine=flat');
+    await page.waitForSelector('.results .alert');
+    assert.ok((await page.textContent('.results .alert')).includes("'nonsense'"));
+    await page.getByLabel('Model').selectOption('resnet50');
+    await page.waitForSelector('.results .cards');
+    await close();
+  });
+}
 
 test('downloads hold what they say', async () => {
   const { page, close } = await open('hostile.html', 'p=data');

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // The page reckons with the same code as the program, compiled by another compiler for another machine: the same
 // questions, asked at random, must get the same numbers. Run by ctest as viewer.model; STRETTO names the program,
-// STRETTO_VIEWER_BINARY the folder of the viewer, STRETTO_WASM the compiled planner. SEED=N asks other questions.
+// STRETTO_VIEWER_BINARY the folder of the
+// viewer, STRETTO_WASM the compiled planner, STRETTO_EXAMPLES a folder of traces. SEED=N asks other questions.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { readFileSync, writeFileSync, mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 
-const { STRETTO, STRETTO_VIEWER_BINARY, STRETTO_WASM } = process.env;
+const { STRETTO, STRETTO_EXAMPLES, STRETTO_VIEWER_BINARY, STRETTO_WASM } = process.env;
 const require = createRequire(join(STRETTO_VIEWER_BINARY, 'package.json'));
 const folder = mkdtempSync(join(tmpdir(), 'stretto-model-'));
 
@@ -52,12 +53,12 @@ const pick = (object, keys) => Object.fromEntries(keys.map((key) => [key, object
 
 function compare(question, flags, profile) {
   const answer = model.whatIf(question);
-  const plan = run(['plan', profile, ...flags, ...(question.sweep ? ['--sweep'] : [])]);
+  const plan = run(['plan', ...[profile].flat(), ...flags, ...(question.sweep ? ['--sweep'] : [])]);
   close(pick(answer.plan, planKeys), pick(plan, planKeys), 'plan');
   if (question.sweep) {
     close(answer.sweep, plan.sweep, 'sweep');
   }
-  const simulated = run(['simulate', profile, ...flags, '--buckets', question.buckets]);
+  const simulated = run(['simulate', ...[profile].flat(), ...flags, '--buckets', question.buckets]);
   close(pick(answer, ['step_s', 'communication_end_s']), pick(simulated, ['step_s', 'communication_end_s']), 'simulate');
   close(answer.summary, simulated.summary, 'summary');
 }
@@ -92,6 +93,15 @@ try {
       throw new Error(`stretto simulate ${question.model} ${flags.join(' ')} --buckets ${question.buckets}: ${error.message}`);
     }
     asked++;
+  }
+
+  // A recording: what the page starts from is what the program reads from the same files.
+  const traces = readdirSync(STRETTO_EXAMPLES).filter((name) => name.endsWith('.json.gz')).map((name) => join(STRETTO_EXAMPLES, name));
+  const page = execFileSync(STRETTO, ['report', ...traces, '-q', '-o', '-'], { encoding: 'utf8', maxBuffer: 1 << 26 });
+  const data = JSON.parse(/id="data">(.*?)<\/script>/s.exec(page)[1]).runs[0].model;
+  for (const flags of [[], ['--bandwidth', '0.5', '--schedule', 'serial']]) {
+    const question = { profile: data.profile, fitted: data.fitted, recorded: true, bandwidth: flags.length ? 0.5 : 1, schedule: flags.length ? 'serial' : 'overlap', buckets: 'ddp' };
+    compare(question, flags, traces);
   }
 
   // What is refused comes with the program's words, and the next question is answered.

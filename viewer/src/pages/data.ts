@@ -3,6 +3,7 @@ import type { Bucket, RankNumbers } from '../data';
 import { foreign, h } from '../dom';
 import { csv, download } from '../download';
 import { timeNs } from '../format';
+import { hasModel } from '../model';
 import type { State } from '../state';
 
 const bucketKeys: (keyof Bucket)[] = [
@@ -37,7 +38,7 @@ export function dataPage(state: State): HTMLElement {
       button(words.downloadSteps, () => download('steps.csv', csv(run.steps.columns, run.steps.rows), 'text/csv')),
     );
   }
-  const notes = [...(run?.notes ?? []).map((note) => h('li', { lang: 'en' }, foreign(note)))];
+  const notes = [...(hasModel() ? [] : [h('li', {}, words.withoutModel)]), ...(run?.notes ?? []).map((note) => h('li', { lang: 'en' }, foreign(note)))];
   if (run !== undefined) {
     const left = run.timeline.left_out;
     for (const [count, text] of [
