@@ -4,6 +4,7 @@ import { NoReport, parseReport, type Report } from './data';
 import { append, h } from './dom';
 import { bucketsPage } from './pages/buckets';
 import { dataPage } from './pages/data';
+import { learnPage } from './pages/learn';
 import { overviewPage } from './pages/overview';
 import { ranksPage } from './pages/ranks';
 import { timelinePage } from './pages/timeline';
@@ -15,8 +16,9 @@ const pages: Record<PageName, (state: State) => HTMLElement> = {
   overview: overviewPage,
   timeline: timelinePage,
   buckets: bucketsPage,
-  whatif: whatIfPage,
   ranks: ranksPage,
+  whatif: whatIfPage,
+  learn: learnPage,
   data: dataPage,
 };
 

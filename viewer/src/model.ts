@@ -109,8 +109,8 @@ export class Model {
   whatIf(question: Question): Answer {
     return this.ask('what_if', question) as Answer;
   }
-  allReduceTimes(machine: string, bytes: number): { algorithm: string; time_s: number }[] {
-    return this.ask('all_reduce_times', { machine, bytes }) as { algorithm: string; time_s: number }[];
+  collectiveTimes(machine: string, collective: string, bytes: number): { algorithm: string; time_s: number }[] {
+    return this.ask('collective_times', { machine, collective, bytes }) as { algorithm: string; time_s: number }[];
   }
   ring(machine: string, places: number[], bytes: number): { all_reduce_s: number; crossings: number[]; edges: [number, number, number][] } {
     return this.ask('ring', { machine, places, bytes }) as { all_reduce_s: number; crossings: number[]; edges: [number, number, number][] };

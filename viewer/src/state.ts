@@ -6,9 +6,9 @@ import type { Report, Run } from './data';
 import { hasModel } from './model';
 import { unpack, type Timeline } from './columns';
 
-export const pageNames = ['overview', 'timeline', 'buckets', 'whatif', 'ranks', 'data'] as const;
+export const pageNames = ['overview', 'timeline', 'buckets', 'ranks', 'whatif', 'learn', 'data'] as const;
 /** Those this page has: it may have been built without what these reckon with. */
-export const pagesHere = (): readonly PageName[] => pageNames.filter((page) => page !== 'whatif' || hasModel());
+export const pagesHere = (): readonly PageName[] => pageNames.filter((page) => (page !== 'whatif' && page !== 'learn') || hasModel());
 export type PageName = (typeof pageNames)[number];
 
 export class State {

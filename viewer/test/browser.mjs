@@ -92,9 +92,9 @@ const tests = [];
 const test = (name, run) => tests.push([name, run]);
 // A build without a compiler for WebAssembly has fewer pages.
 const hasModel = (process.env.STRETTO_WASM ?? '') !== '';
-const names = hasModel ? ['overview', 'timeline', 'buckets', 'whatif', 'ranks', 'data'] : ['overview', 'timeline', 'buckets', 'ranks', 'data'];
+const names = hasModel ? ['overview', 'timeline', 'buckets', 'ranks', 'whatif', 'learn', 'data'] : ['overview', 'timeline', 'buckets', 'ranks', 'data'];
 /** What is there once a page that reckons has done so. */
-const reckoned = { whatif: '.results .cards' };
+const reckoned = { whatif: '.results .cards', learn: '.demo .verdict' };
 
 // ---- what it must do -----------------------------------------------------------------------------
 
@@ -269,6 +269,65 @@ if (hasModel) {
     await page.waitForSelector('.results .cards');
     assert.equal(await page.textContent('.results .verdict'), shown);
     await close();
+  });
+
+  test('learn: one clock for four cameras, numbers as the program has them', async () => {
+    const { page, close } = await open('gloo.html', 'p=learn');
+    await page.waitForSelector('.demo .verdict');
+    // By step: the source begins with nothing, and every gradient is reduced in the end.
+    assert.ok((await page.textContent('.view.source .said')).includes('0 are reduced'));
+    const seen = new Set();
+    for (let i = 0; i < 60; i++) {
+      await page.click('.transport button:has-text("Step ▶")');
+      seen.add(await page.textContent('.view.pipe .said'));
+    }
+    assert.ok(seen.size > 6, `${seen.size} different moments`);
+    assert.ok((await page.textContent('.view.source .said')).includes('12 are reduced'));
+    // The same step in the program.
+    const [download] = await Promise.all([page.waitForEvent('download'), page.click('button:has-text("layers.json")')]);
+    await download.saveAs(at('layers.json'));
+    const command = await page.textContent('.demo .command code');
+    const simulated = JSON.parse(stretto(...command.split(' ').slice(1), '--json'));
+    assert.ok((await page.textContent('.demo .verdict')).includes(`as set ${(simulated.step_s * 1e3).toPrecision(3)} ms`));
+    // Without overlap it is slower, and a slow rank holds all up.
+    const set = async () => Number(/as set ([\d.]+) ms/.exec(await page.textContent('.demo .verdict'))[1]);
+    const before = await set();
+    await page.getByLabel(/Overlap:/).uncheck();
+    await page.waitForFunction((text) => !document.querySelector('.demo .verdict').textContent.includes(text), `as set ${before}`);
+    const serial = await set();
+    assert.ok(serial > before);
+    await page.getByLabel(/One rank is slow/).check();
+    await page.waitForFunction((text) => !document.querySelector('.demo .verdict').textContent.includes(text), `as set ${serial}`);
+    assert.ok((await set()) > serial);
+    // The pictures are captions: the numbers stay.
+    await page.getByLabel('Told as').selectOption('tea');
+    assert.ok((await page.textContent('.view.node .caption')).includes('head office'));
+    // What top-k leaves is paid back: the residual changes from step to step.
+    const left = await page.textContent('section:has(h3:has-text("Is it quicker")) p[aria-live]');
+    await page.click('button:has-text("Next step")');
+    assert.notEqual(await page.textContent('section:has(h3:has-text("Is it quicker")) p[aria-live]'), left);
+    // A shuffled ring leaves nodes more often.
+    await page.click('button:has-text("Shuffle")');
+    assert.ok(!(await page.textContent('section:has(button:has-text("Shuffle")) p[aria-live]')).startsWith('4 edges'));
+    await close();
+  });
+
+  test('learn: plays when asked, and never where motion is to be reduced', async () => {
+    const moving = await open('gloo.html', 'p=learn');
+    await moving.page.waitForSelector('.demo .verdict');
+    const clock = (page) => page.textContent('.clock');
+    const before = await clock(moving.page);
+    assert.equal(await clock(moving.page), before);
+    await moving.page.click('.play');
+    await moving.page.waitForFunction((text) => document.querySelector('.clock').textContent !== text, before);
+    await moving.close();
+    const still = await open('gloo.html', 'p=learn', { reducedMotion: 'reduce' });
+    await still.page.waitForSelector('.demo .verdict');
+    assert.equal(await still.page.locator('.play').count(), 0);
+    await still.page.focus('.transport input');
+    await still.page.keyboard.press('ArrowRight');
+    assert.notEqual(await clock(still.page), before);
+    await still.close();
   });
 
   test('what if: what the planner refuses is said, and it goes on', async () => {

@@ -13,8 +13,8 @@ Json answered(const std::string& kind, const Json& question) {
   if (kind == "what_if") {
     return what_if(question);
   }
-  if (kind == "all_reduce_times") {
-    return all_reduce_times(question);
+  if (kind == "collective_times") {
+    return collective_times(question);
   }
   if (kind == "ring") {
     return ring(question);

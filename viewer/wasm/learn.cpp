@@ -45,11 +45,11 @@ TransformerShape shape_of(const std::string& model) {
 
 }  // namespace
 
-Json all_reduce_times(const Json& question) {
+Json collective_times(const Json& question) {
   Json times = Json::array();
   for (const AlgorithmCost& cost :
        compare_algorithms(machine_of(question),
-                          Collective::kAllReduce,
+                          collective_from_string(question.value("collective", "all_reduce")),
                           Bytes(question.at("bytes").get<std::int64_t>()))) {
     times.push_back(Json{{"algorithm", to_string(cost.algorithm)}, {"time_s", cost.time.count()}});
   }

@@ -14,8 +14,8 @@ using Json = nlohmann::ordered_json;
 /// it: the numbers of `stretto plan --json` and `stretto simulate --json`, with a timeline to draw.
 [[nodiscard]] Json what_if(const Json& question);
 
-/// `{"machine", "bytes"}`: what each algorithm takes for an all_reduce, cheapest first.
-[[nodiscard]] Json all_reduce_times(const Json& question);
+/// `{"machine", "collective", "bytes"}`: what each algorithm takes, cheapest first.
+[[nodiscard]] Json collective_times(const Json& question);
 
 /// `{"machine", "places": [...], "bytes"}`: a ring over ranks at these places.
 [[nodiscard]] Json ring(const Json& question);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+import { learnEn } from './learn_en';
 
 export const en = {
   name: 'English',
@@ -11,6 +12,7 @@ export const en = {
     timeline: 'Timeline',
     buckets: 'Buckets',
     whatif: 'What if',
+    learn: 'Learn',
     ranks: 'Ranks',
     data: 'Data',
   },
@@ -169,8 +171,10 @@ export const en = {
   notices: 'Notices of what is compiled into it',
   openAnother: 'Drop another report on this page to open it.',
 
+  learn: learnEn,
+
   // What if
-  withoutModel: 'This page was built without a compiler for WebAssembly, so it has no What-if.',
+  withoutModel: 'This page was built without a compiler for WebAssembly, so it has no What-if and no Learn.',
   whatIf: {
     title: 'What if…',
     lead: 'Stretto’s own planner and simulator, in this page. Nothing is measured here: it is what the model of the step says.',

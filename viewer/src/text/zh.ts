@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import type { Texts } from './en';
+import { learnZh } from './learn_zh';
 
 export const zh: Texts = {
   name: '中文',
@@ -12,6 +13,7 @@ export const zh: Texts = {
     timeline: '时间线',
     buckets: '桶',
     whatif: '假如',
+    learn: '学习',
     ranks: 'Rank',
     data: '数据',
   },
@@ -175,7 +177,9 @@ export const zh: Texts = {
   notices: '编入其中的软件的声明（英文）',
   openAnother: '把另一份报告拖到本页即可打开。',
 
-  withoutModel: '生成本页时没有 WebAssembly 编译器，因此没有“假如”页。',
+  learn: learnZh,
+
+  withoutModel: '生成本页时没有 WebAssembly 编译器，因此没有“假如”和“学习”页。',
   whatIf: {
     title: '假如……',
     lead: 'Stretto 自己的规划器和模拟器，就在本页内运行。这里不测量任何东西：数字来自这一步的模型。',
