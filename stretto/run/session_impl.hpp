@@ -97,7 +97,6 @@ struct Session::Impl {
   std::array<std::unique_ptr<Arena>, std::size(kAllDTypes)> parameters;  // with shard_optimizer
   std::vector<std::int64_t> offsets;
   std::optional<Residuals> residuals;  // of the arena of fp32; from the first codec on
-  bool can_undo = false;
 
   // Of the installed plan.
   std::deque<BucketState> buckets;  // a deque: its elements do not move
@@ -107,7 +106,12 @@ struct Session::Impl {
 
   // Of the open step; under kPriority the buckets are the last one's until all are taken.
   std::uint32_t step = 0;
-  std::atomic<bool> unsettled{false};                    // they are the last one's
+  std::uint32_t next_in_order = 0;
+  std::uint32_t verified = kNothing;
+  std::uint32_t wait_name = 0;
+  std::atomic<bool> unsettled{false};  // they are the last one's
+  bool broken = false;
+  bool can_undo = false;                                 // the last finished step's residuals
   std::vector<std::atomic<std::uint32_t>> tensor_marks;  // step + 1 once ready in it
   std::vector<std::int64_t> ready_at;
   std::atomic<std::size_t> ready_buckets{0};
@@ -117,17 +121,13 @@ struct Session::Impl {
   std::atomic<std::uint32_t> ready_early{kNothing};
   std::atomic<std::uint32_t> awaited{kNothing};
   std::mutex order_mutex;
-  std::uint32_t next_in_order = 0;
   std::mutex launch_failure_mutex;
   std::optional<Error> launch_failure;
-  std::uint32_t verified = kNothing;
   std::unique_ptr<Arena> verify_copy;
-  bool broken = false;
 
   BucketCallback on_bucket;
   std::optional<Recorder> recorder;
   std::vector<std::uint32_t> tensor_names;
-  std::uint32_t wait_name = 0;
 };
 
 }  // namespace stretto
