@@ -52,7 +52,7 @@ struct ScheduleOptions {
   [[nodiscard]] SimulateOptions simulated(const Machine& emulated) const;
   /// Gives the codec of `--compress` to all buckets of f32.
   /// @throws Error kInvalidArgument: no such codec, or no such bucket.
-  void set_codecs(Plan& plan) const;
+  void set_codecs(Plan& of) const;
   /// The machine that `--algorithm auto` reckons with: `--machine`, else the emulated one.
   [[nodiscard]] std::optional<Machine> machine_for_auto(
       const std::optional<Machine>& emulated) const;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Schedule::kPriority: communication that goes on under the next forward pass.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <csignal>
 #include <numeric>
@@ -144,8 +145,8 @@ TEST(SessionPriority, WhatIsNeededFirstOvertakesAndReachesIntoTheNextForwardPass
     session.drain();
     const Timeline timeline = session.timeline();
     for (std::uint32_t step = 0; step < kSteps; ++step) {
-      std::int64_t end[2] = {0, 0};
-      std::int64_t launch[2] = {0, 0};
+      std::array<std::int64_t, 2> end = {0, 0};
+      std::array<std::int64_t, 2> launch = {0, 0};
       int operations = 0;
       std::int64_t step_end = 0;
       bool hides = false;

@@ -39,14 +39,14 @@ Samples bright_quarters(std::size_t count, std::uint64_t seed) {
 }
 
 const Dataset& dataset() {
-  static const Dataset kData{"quarters",
+  static const Dataset data{"quarters",
                              kFeatures,
                              kClasses,
                              0.3F,
                              0.3F,
                              bright_quarters(600, 1),
                              bright_quarters(101, 2)};
-  return kData;
+  return data;
 }
 
 TrainOptions small() {
