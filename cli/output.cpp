@@ -106,6 +106,24 @@ void write_file(const std::filesystem::path& path, std::string_view content) {
   }
 }
 
+void replace_file(const std::filesystem::path& path, std::string_view content) {
+  // Beside it: a rename from another file system would copy.
+  const std::filesystem::path fresh = path.string() + fmt::format(".{}.tmp", getpid());
+  write_file(fresh, content);
+  std::error_code failed;
+  std::filesystem::rename(fresh, path, failed);
+  if (failed) {
+    std::error_code ignored;
+    std::filesystem::remove(fresh, ignored);
+    throw Error(ErrorCode::kUnavailable,
+                {"a file cannot be written",
+                 path.string(),
+                 failed.message(),
+                 "a place where files can be made",
+                 "Check that it is no directory, and is yours"});
+  }
+}
+
 std::string read_file(const std::filesystem::path& path, std::string_view named_by) {
   errno = 0;
   std::ifstream in(path, std::ios::binary);

@@ -29,6 +29,9 @@ inline constexpr int kInterrupted = 130;
 void write_stdout(std::string_view text);
 /// @throws Error kUnavailable naming the file.
 void write_file(const std::filesystem::path& path, std::string_view content);
+/// The same, so that who reads the file sees all of the old or all of the new content.
+/// @throws Error as write_file().
+void replace_file(const std::filesystem::path& path, std::string_view content);
 /// @throws Error kInvalidArgument naming the flag or argument that named the file.
 [[nodiscard]] std::string read_file(const std::filesystem::path& path, std::string_view named_by);
 

@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <csignal>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <sys/signalfd.h>
 
 #include "commands.hpp"
 #include "job.hpp"
@@ -13,6 +19,8 @@
 #include "stretto/base/error.hpp"
 #include "stretto/report/explanation.hpp"
 #include "stretto/report/html.hpp"
+#include "stretto/report/prometheus.hpp"
+#include "stretto/serve/page_server.hpp"
 #include "version.hpp"
 
 namespace stretto::cli {
@@ -22,16 +30,13 @@ struct ReportFlags {
   ReportInput input;
   std::string machine;
   std::string output;
+  std::string prometheus;
   std::string language = "en";
+  bool serve = false;
+  int port = 0;
 };
 
-int run_report(ReportFlags flags, const Context& context) {
-  if (!has_viewer()) {
-    (void)html_report(Report{});  // throws, and says what to do
-  }
-  if (!flags.machine.empty()) {
-    flags.input.machine = load_machine("--machine", flags.machine);
-  }
+Report read(const ReportFlags& flags, const Context& context) {
   std::string warnings;
   Report report = read_report(flags.input, warnings);
   std::fputs(warnings.c_str(), stderr);
@@ -39,8 +44,86 @@ int run_report(ReportFlags flags, const Context& context) {
   if (!flags.input.redact) {
     report.command = command_line(context.arguments);
   }
+  return report;
+}
+
+/// Changes when a file does, or when a directory has other files.
+std::string state_of(const std::vector<std::string>& paths) {
+  namespace fs = std::filesystem;
+  std::string state;
+  const auto add = [&state](const fs::path& path) {
+    std::error_code ignored;
+    state += fmt::format("{} {} {};",
+                         path.string(),
+                         fs::file_size(path, ignored),
+                         fs::last_write_time(path, ignored).time_since_epoch().count());
+  };
+  for (const std::string& path : paths) {
+    add(path);
+    std::error_code no_directory;
+    for (const fs::directory_entry& entry : fs::directory_iterator(path, no_directory)) {
+      add(entry.path());
+    }
+  }
+  return state;
+}
+
+int serve(const ReportFlags& flags, const Context& context, const HtmlOptions& options) {
+  sigset_t ends{};
+  sigemptyset(&ends);
+  sigaddset(&ends, SIGINT);
+  sigaddset(&ends, SIGTERM);
+  std::string state = state_of(flags.input.paths);
+  // What cannot be read ends the program, before anybody is told where to look.
+  std::string page = html_report(read(flags, context), options);
+  // From here on they are read from `stop`.
+  pthread_sigmask(SIG_BLOCK, &ends, nullptr);
+  const int stop = signalfd(-1, &ends, SFD_CLOEXEC);
+  PageServer server(flags.port);
+  write_stdout(fmt::format("{}\n", server.url()));
+  std::fputs(
+      fmt::format("served to this machine until Ctrl-C; reload the page to read files that "
+                  "have changed\nfrom elsewhere: ssh -L {0}:127.0.0.1:{0} this-host, then the "
+                  "same address\n",
+                  server.port())
+          .c_str(),
+      stderr);
+  server.run(
+      [&] {
+        if (std::string now = state_of(flags.input.paths); now != state) {
+          page = html_report(read(flags, context), options);
+          state = std::move(now);
+        }
+        return page;
+      },
+      stop);
+  return kInterrupted;
+}
+
+int run_report(ReportFlags flags, const Context& context) {
+  const bool page = flags.serve || flags.prometheus.empty() || !flags.output.empty();
+  if (page && !has_viewer()) {
+    (void)html_report(Report{});  // throws, and says what to do
+  }
+  if (!flags.machine.empty()) {
+    flags.input.machine = load_machine("--machine", flags.machine);
+  }
   HtmlOptions options;
   options.language = flags.language == "zh" ? Language::kChinese : Language::kEnglish;
+  if (flags.serve) {
+    return serve(flags, context, options);
+  }
+  const Report report = read(flags, context);
+  if (!flags.prometheus.empty()) {
+    replace_file(flags.prometheus, prometheus_text(report));
+    if (!page) {
+      write_stdout(fmt::format("wrote {}\n", flags.prometheus));
+      return 0;
+    }
+  }
+  if (flags.output.empty()) {
+    flags.output = "report.html";
+  }
   const std::string html = html_report(report, options);
   if (flags.output == "-") {
     write_stdout(html);
@@ -71,13 +154,26 @@ Action add_report(CLI::App& app) {
       "are the ranks of one job.\n\nExamples:\n"
       "  stretto report traces/ -o report.html\n"
       "  stretto report before.timeline.json after.timeline.json -o report.html\n"
-      "  stretto report traces/ --redact --lang zh -o report.html");
+      "  stretto report traces/ --redact --lang zh -o report.html\n"
+      "  stretto report traces/ --serve\n"
+      "  stretto report run.timeline.json --prometheus /var/lib/node_exporter/stretto.prom");
   const auto flags = std::make_shared<ReportFlags>();
   app.add_option("FILE", flags->input.paths, "Files, or directories of traces")->required();
-  app.add_option("-o,--output", flags->output, "What to write (- for stdout)")
-      ->default_str("report.html")
-      ->type_name("FILE");
-  flags->output = "report.html";
+  auto* output = app.add_option("-o,--output", flags->output, "What to write (- for stdout)")
+                     ->default_str("report.html")
+                     ->type_name("FILE");
+  auto* prometheus = app.add_option("--prometheus",
+                                    flags->prometheus,
+                                    "Write the numbers as Prometheus' text there, at once whole; "
+                                    "without -o no page")
+                         ->type_name("FILE");
+  auto* serve = app.add_flag(
+      "--serve", flags->serve, "Serve the page on 127.0.0.1 until Ctrl-C, and print its address");
+  serve->excludes(output)->excludes(prometheus);
+  app.add_option("--port", flags->port, "With --serve: this port (default: a free one)")
+      ->needs(serve)
+      ->check(CLI::Range(0, 65535))
+      ->type_name("N");
   app.add_option("--lang", flags->language, "Language to begin with: en or zh")
       ->check(CLI::IsMember({"en", "zh"}))
       ->type_name("LANG");
