@@ -245,7 +245,7 @@ void add_compression(ordered_json& document, const Plan& plan, const Session::Co
 std::string other_schedule(const std::vector<std::string>& arguments, const Run& run) {
   return fmt::format("next: {} --schedule {}   (for comparison)\n",
                      command_line(arguments),
-                     run.schedule == "serial" ? "overlap" : "serial");
+                     run.schedule == "overlap" ? "serial" : "overlap");
 }
 
 std::string hash_text(std::uint64_t hash) {

@@ -33,6 +33,8 @@ struct TrainFlags {
   std::string layers = "784-512-512-10";
   std::string data = std::string(kFashionMnistDirectory);
   std::string optimizer = "sgd";
+  std::optional<float> learning_rate;
+  std::optional<float> momentum;
   int zero = 0;
   TrainOptions train;
 };
@@ -78,7 +80,10 @@ std::string report(const TrainFlags& flags,
          fmt::format("{}, {} of state on this rank\n",
                      to_string(flags.train.optimizer.kind),
                      format(Bytes(static_cast<std::int64_t>(result.optimizer_bytes)))) +
-         learned(run) + file_list(files) + other_schedule(context.arguments, run);
+         learned(run) + file_list(files) +
+         (flags.zero == 1 && flags.train.clip_norm > 0.0  // which only this schedule runs
+              ? std::string()
+              : other_schedule(context.arguments, run));
 }
 
 /// Buckets planned for the step as a few serial steps measure it, on the emulated machine.
@@ -91,6 +96,9 @@ Plan measure_and_plan(Communicator& communicator,
   const std::vector<TensorSpec> tensors = mlp_tensors(options.widths);
   options.plan = single_bucket_plan(tensors);
   options.session.schedule = Schedule::kSerial;
+  // Updates belong to the step that is measured, and cost what they cost unclipped.
+  options.session.shard_optimizer = false;
+  options.clip_norm = 0.0;
   options.steps = kMeasuredSteps;
   options.warmup = std::min(options.warmup, kMeasuredSteps);
   options.on_progress = progress_line(communicator, "measuring the step", flags.job.json);
@@ -102,6 +110,19 @@ int run_train(TrainFlags flags, const Context& context) {
   flags.train.widths = from_flag("--layers", [&] { return parse_widths(flags.layers); });
   flags.train.optimizer.kind =
       from_flag("--optimizer", [&] { return optimizer_from_string(flags.optimizer); });
+  const bool sgd = flags.train.optimizer.kind == OptimizerKind::kSgd;
+  if (flags.momentum && !sgd) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {"this optimizer has no momentum",
+                 "--momentum",
+                 "--optimizer " + flags.optimizer,
+                 "--optimizer sgd",
+                 "Leave it out"});
+  }
+  constexpr float kAdamRate = 0.001F;
+  flags.train.learning_rate =
+      flags.learning_rate.value_or(sgd ? flags.train.learning_rate : kAdamRate);
+  flags.train.optimizer.momentum = flags.momentum.value_or(flags.train.optimizer.momentum);
   const std::optional<Machine> machine = flags.job.machine();
   const bool plans = flags.schedule.planned() && machine && machine->ranks() > 1;
   ScheduleOptions rule = flags.schedule;
@@ -163,13 +184,12 @@ Action add_train(CLI::App& app) {
   app.add_option("--layers", flags->layers, "Widths of the network (default 784-512-512-10)")
       ->type_name("A-B-C");
   app.add_option("--lr",
-                 flags->train.learning_rate,
-                 "Learning rate of one rank, scaled with ranks (default 0.05)")
+                 flags->learning_rate,
+                 "Learning rate of one rank, scaled with ranks (default 0.05; adam, adamw: 0.001)")
       ->type_name("X");
   app.add_option("--optimizer", flags->optimizer, "sgd (with momentum; default), adam or adamw")
       ->type_name("NAME");
-  app.add_option("--momentum", flags->train.optimizer.momentum, "Of sgd (default 0.9)")
-      ->type_name("X");
+  app.add_option("--momentum", flags->momentum, "Of sgd (default 0.9)")->type_name("X");
   app.add_option("--weight-decay", flags->train.optimizer.weight_decay, "Default 0")
       ->check(CLI::Range(0.0F, 1.0F))
       ->type_name("X");

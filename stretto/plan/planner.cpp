@@ -246,7 +246,7 @@ Candidate best_plan(const StepProfile& profile,
     return proven;
   }
   // Where the next forward pass waits for the last layers' last pieces, thousands of slivers gain
-  // less than they cost to launch: half a millisecond of a second.
+  // less than they cost to launch: two milliseconds of a second at the most.
   Choice choice(evaluate, options.schedule == Schedule::kPriority ? 2e-3 : 1e-4);
   const std::vector<TensorSpec> tensors = tensors_of(profile);
   for (const double latency : {1.0, 0.5, 0.8, 1.25, 2.0, 4.0}) {

@@ -156,15 +156,20 @@ Session::Session(Communicator& communicator, Plan plan, SessionOptions options)
 Session::~Session() {
   // Peers may be reading arenas that are about to go. In good order nothing is in flight.
   const bool in_flight =
-      std::any_of(impl_->buckets.begin(), impl_->buckets.end(), [](const auto& bucket) {
+      std::any_of(impl_->buckets.begin(), impl_->buckets.end(), [this](const auto& bucket) {
         return bucket.launched.load(std::memory_order_acquire) &&
-               !(bucket.reduced.done() && bucket.available.done());
+               !(bucket.reduced.done() && bucket.available.done() &&
+                 (bucket.updated || !impl_->options.shard_optimizer));
       });
   if (in_flight) {
-    impl_->communicator.abort(
-        Error(ErrorCode::kBackend, "a Session was destroyed in the middle of a step"),
-        impl_->step,
-        0xffffffffU);
+    impl_->communicator.abort(Error(ErrorCode::kBackend,
+                                    {"a Session was destroyed in the middle of a step",
+                                     impl_->here(kNothing),
+                                     "buckets that still travel",
+                                     "finish(), and under the schedule priority drain(), before",
+                                     ""}),
+                              impl_->travelling(),
+                              0xffffffffU);
   }
 }
 
@@ -220,7 +225,7 @@ void Session::wait(std::size_t i) {
                    "Call finish()."});
     }
     bucket.launched.wait(false, std::memory_order_acquire);
-    impl_->await(b, bucket.available);
+    impl_->await(b, bucket.reduced);
   }
 }
 

@@ -36,7 +36,8 @@ struct SessionOptions {
   /// and needs optimizer state for no more (ZeRO stage 1: Rajbhandari et al. 2020,
   /// arXiv:1910.02054, section 5.1). Parameters live in parameter(i); a bucket's are gathered after
   /// its callback. The same bytes travel as without it. No codecs, no verify_every, and no
-  /// communicator under Ordering::kTotal.
+  /// communicator under Ordering::kTotal. Peers wait for this rank's updates: under kPriority, once
+  /// in wait() a rank sees to all of them, but between two calls it does not.
   bool shard_optimizer = false;
 };
 
@@ -44,8 +45,8 @@ struct SessionOptions {
 ///
 /// Per step: write gradient i to gradient(i), call ready(i), for all i in any order and from any
 /// thread; then finish(). Gradients live in one flat arena per dtype for the Session's life;
-/// addresses never change, not even by replan(). Between finish() and the next ready(i) the caller
-/// may do anything with gradient(i).
+/// addresses never change, not even by replan(). Between finish() (kPriority: wait(i)) and the next
+/// ready(i) the caller may do anything with gradient(i).
 ///
 /// Under Schedule::kPriority finish() waits for nothing: communication goes on under the next
 /// forward pass, in which wait(i) comes before the first use of parameter i, so that on_bucket()
@@ -84,7 +85,8 @@ class Session {
   void ready(std::size_t i) noexcept;
 
   /// Blocks until gradient i, reported ready in the open step, is reduced; returns at once if it
-  /// was not reported, because then the last finish() has reduced it.
+  /// was not reported, because then the last finish() has reduced it. With shard_optimizer, this
+  /// rank's part of it.
   /// Under kPriority: blocks until gradient i of the last finished step is reduced here and its
   /// buckets' callbacks have run; other buckets that have arrived are seen to meanwhile. Returns at
   /// once if that is so already. On the thread that calls finish().
@@ -96,9 +98,9 @@ class Session {
   void drain();
 
   /// Called once per bucket and step, as buckets arrive, on the thread that is in
-  /// finish() (kPriority: in wait() or drain()): a place for the optimizer's work on that bucket's
-  /// tensors, beside the communication of the others. With shard_optimizer `ranges` are those of
-  /// this rank's part, and may be empty; gradients elsewhere are unspecified.
+  /// finish() (kPriority: in wait(), drain() or replan()): a place for the optimizer's work on that
+  /// bucket's tensors, beside the communication of the others. With shard_optimizer `ranges` are
+  /// those of this rank's part, and may be empty; gradients elsewhere are unspecified.
   using BucketCallback =
       std::function<void(std::size_t bucket, const std::vector<TensorRange>& ranges)>;
   void on_bucket(BucketCallback callback);
@@ -114,7 +116,8 @@ class Session {
 
   /// Euclidean norm of all gradients of the step that was just finished, equal on all ranks: the
   /// root of the squares' sum, in fp64, over each rank's parts of the buckets, then over the ranks.
-  /// So its last bits depend on the plan. Between finish() and the first wait(); under kPriority it
+  /// So its last bits depend on the plan. Between finish() and the first wait() (other schedules:
+  /// of gradients as on_bucket() has left them); under kPriority it
   /// waits for the reductions, not for what gathers their results. Collective.
   /// @throws Error kInvalidArgument: nothing finished, a step open, gradients that are no floating
   ///         numbers, or some taken already; else as finish().
@@ -139,7 +142,7 @@ class Session {
   [[nodiscard]] Hold accumulate() { return Hold(*this); }
 
   /// What the codecs of the plan's buckets have done on this rank since reset_recording(), of
-  /// finished steps; zeros without codecs.
+  /// finished steps (kPriority: drained ones; so both are for then); zeros without codecs.
   struct Compression {
     CodecCounters counters;
     double residual_norm = 0.0;  ///< Euclidean, of what has not been sent yet.

@@ -139,7 +139,9 @@ void Session::Impl::check_codec(const Bucket& bucket, std::size_t b) const {
 std::string Session::Impl::describe(const SessionOptions& options) {
   return "op " + std::string(to_string(options.op)) + ", schedule " +
          std::string(to_string(options.schedule)) + ", streams " + std::to_string(options.streams) +
-         ", verify_every " + std::to_string(options.verify_every);
+         ", verify_every " + std::to_string(options.verify_every) + ", reduce_first " +
+         (options.reduce_first ? "yes" : "no") + ", shard_optimizer " +
+         (options.shard_optimizer ? "yes" : "no");
 }
 
 std::string Session::Impl::here(std::uint32_t b) const {
@@ -160,7 +162,10 @@ void Session::Impl::stop_job(ErrorCode code, ErrorDetail detail, std::uint32_t b
 }
 
 bool Session::Impl::in_halves(const Bucket& bucket) const {
-  return (options.schedule == Schedule::kPriority || options.shard_optimizer) &&
+  // A table says what all_reduce is to travel by; its halves would all be direct.
+  const bool by_table =
+      bucket.algorithm == Algorithm::kAuto && !communicator.algorithm_table().rules.empty();
+  return ((options.schedule == Schedule::kPriority && !by_table) || options.shard_optimizer) &&
          communicator.ordering() == Ordering::kAddressed && !bucket.codec.lossy() &&
          can_run(Collective::kReduceScatter, bucket.algorithm) &&
          can_run(Collective::kAllGather, bucket.algorithm);
@@ -202,10 +207,17 @@ void Session::Impl::check_norm() const {
 
 void Session::Impl::check_ready() {
   if (const std::uint32_t i = ready_early.load(std::memory_order_relaxed); i != kNothing) {
+    std::vector<std::string> left;
+    for (std::size_t other = 0; other < plan.tensors.size(); ++other) {
+      const std::vector<std::uint32_t>& in = tensor_buckets[other];
+      if (std::any_of(in.begin(), in.end(), [&](std::uint32_t b) { return !buckets[b].taken; })) {
+        left.push_back(plan.tensors[other].name);
+      }
+    }
     stop_job(ErrorCode::kInvalidArgument,
-             {"a gradient was reported ready while the step before was not waited for",
+             {"a gradient was reported ready while others of the step before still travelled",
               "",
-              "tensor '" + plan.tensors[i].name + "'",
+              "'" + plan.tensors[i].name + "' ready, not waited for: " + name_some(left),
               "wait(i) for every tensor, or drain(), between finish() and the next ready()",
               "Under the schedule priority the forward pass waits for each layer's parameters."},
              kNothing);

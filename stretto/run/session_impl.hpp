@@ -74,6 +74,7 @@ struct Session::Impl {
   void finish();
   void close_step();
   void await(std::uint32_t b, const Work& work);
+  void record_wait(std::uint32_t b, Nanoseconds begin);
   void take(std::uint32_t b);
   void update(std::uint32_t b);
   void update_reduced();

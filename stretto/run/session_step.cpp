@@ -121,9 +121,8 @@ CallOptions Session::Impl::call_options(std::uint32_t b) const {
 
 // Waits for an operation of one bucket; its failure becomes the Session's, with step and bucket.
 void Session::Impl::await(std::uint32_t b, const Work& work) {
-  Record wait;
   const bool waits = !work.done();
-  wait.begin_ns = waits ? monotonic_now().count() : 0;
+  const Nanoseconds begin = waits ? monotonic_now() : Nanoseconds(0);
   awaited.store(b, std::memory_order_relaxed);
   try {
     work.wait();
@@ -136,13 +135,22 @@ void Session::Impl::await(std::uint32_t b, const Work& work) {
                     std::to_string(communicator.rank()) + " in " + here(b);
     throw Error(error.code(), std::move(detail));
   }
-  if (waits && options.record_steps > 0) {
-    wait.kind = RecordKind::kWait;
-    wait.end_ns = monotonic_now().count();
-    wait.bucket = b;
-    wait.name = wait_name;
-    recorder->add(wait);
+  if (waits) {
+    record_wait(b, begin);
   }
+}
+
+void Session::Impl::record_wait(std::uint32_t b, Nanoseconds begin) {
+  if (options.record_steps == 0) {
+    return;
+  }
+  Record wait;
+  wait.kind = RecordKind::kWait;
+  wait.begin_ns = begin.count();
+  wait.end_ns = monotonic_now().count();
+  wait.bucket = b;
+  wait.name = wait_name;
+  recorder->add(wait);
 }
 
 void Session::Impl::verify(std::uint32_t b) {
@@ -291,12 +299,14 @@ void Session::Impl::update_others_until(std::uint32_t b) {
     return std::all_of(
         buckets.begin(), buckets.end(), [](const auto& each) { return each.updated; });
   };
-  awaited.store(b, std::memory_order_relaxed);
   while (!buckets[b].available.done() && !all_updated()) {
     update_reduced();
+    const Nanoseconds begin = monotonic_now();
+    awaited.store(b, std::memory_order_relaxed);
     std::this_thread::sleep_for(kPause);
+    awaited.store(kNothing, std::memory_order_relaxed);
+    record_wait(b, begin);
   }
-  awaited.store(kNothing, std::memory_order_relaxed);
 }
 
 // Work that refers to nothing yet is done() as well.
@@ -384,7 +394,7 @@ double Session::Impl::gradient_norm() {
   CallOptions call;
   call.algorithm = Algorithm::kDirect;
   call.priority = static_cast<int>(2 * plan.tensors.size());
-  communicator.all_reduce(view(all), ReduceOp::kSum, call).wait();
+  await(kNothing, communicator.all_reduce(view(all), ReduceOp::kSum, call));
   return std::sqrt(sum);
 }
 

@@ -131,11 +131,11 @@ struct Replayer {
     }
     if (at < profile.forward_end) {
       if (across && profile.forward.empty()) {
-        session.drain();
+        settle();  // nothing says what is read first
       }
       compute_to(profile.forward_end, RecordKind::kForward, "forward");
     }
-    if (across) {
+    if (across && !profile.forward.empty()) {
       settle();
     }
     at = profile.forward_end;
@@ -183,6 +183,7 @@ ReplayResult replay(Communicator& communicator,
   communicator.barrier().wait();
   for (std::uint32_t step = 0; step < steps; ++step) {
     if (step == options.warmup) {
+      replayer.session.drain();
       communicator.barrier().wait();
       replayer.session.reset_recording();
     }

@@ -325,6 +325,7 @@ TrainResult train(Communicator& communicator, const Dataset& dataset, const Trai
   communicator.barrier().wait();
   for (std::uint32_t step = 0; step < steps; ++step) {
     if (step == options.warmup) {
+      trainer.session.drain();
       communicator.barrier().wait();
       trainer.session.reset_recording();
     }

@@ -252,7 +252,8 @@ TEST(SessionPriority, ReadyBeforeTheStepBeforeWasWaitedForFailsAllRanks) {
       session.ready(3);
       std::string what;
       EXPECT_EQ(code_of([&] { session.finish(); }, &what), ErrorCode::kInvalidArgument);
-      EXPECT_NE(what.find("'t3'"), std::string::npos) << what;
+      EXPECT_NE(what.find("'t3' ready"), std::string::npos) << what;
+      EXPECT_NE(what.find("not waited for: 't0'"), std::string::npos) << what;
       EXPECT_NE(what.find("drain()"), std::string::npos) << what;
     } else {
       EXPECT_EQ(code_of([&] {
@@ -384,6 +385,7 @@ TEST(SessionPriority, BucketsWithACodecTravelWholeAndKeepTheirResidual) {
     }
     EXPECT_EQ(results[0], results[1]);
     EXPECT_EQ(norms[0], norms[1]);
+    EXPECT_GT(norms[0], 0.0);
   });
 }
 
@@ -402,7 +404,10 @@ TEST(SessionShard, ParametersAreThoseOfAReplicatedUpdateWhateverTheOrders) {
     std::vector<std::vector<float>> results;
     for (const Schedule schedule : {Schedule::kSerial, Schedule::kOverlap, Schedule::kPriority}) {
       for (const bool shards : {false, true}) {
-        Session session(communicator, plan, {.schedule = schedule, .shard_optimizer = shards});
+        const int streams = schedule == Schedule::kOverlap ? 0 : 2;
+        Session session(communicator,
+                        plan,
+                        {.schedule = schedule, .streams = streams, .shard_optimizer = shards});
         std::vector<std::vector<float>> own;  // without shards
         for (std::size_t i = 0; i < tensors.size(); ++i) {
           own.emplace_back(session.gradient(i).count, 0.0F);
@@ -458,6 +463,92 @@ TEST(SessionShard, ParametersAreThoseOfAReplicatedUpdateWhateverTheOrders) {
     for (const std::vector<float>& result : results) {
       ASSERT_EQ(result, results.front());
     }
+  });
+}
+
+TEST(SessionShard, OptionsThatDifferAreAMismatch) {
+  run_threads(2, test_options(), [](Communicator& communicator) {
+    for (const bool shards : {false, true}) {
+      SessionOptions options = kPriority;
+      (shards ? options.shard_optimizer : options.reduce_first) = communicator.rank() == 0;
+      std::string what;
+      EXPECT_EQ(code_of(
+                    [&] {
+                      const Session session(
+                          communicator, uniform_plan(model(), Bytes(900)), options);
+                    },
+                    &what),
+                ErrorCode::kMismatch);
+      EXPECT_NE(what.find(shards ? "shard_optimizer yes" : "reduce_first yes"), std::string::npos)
+          << what;
+    }
+  });
+}
+
+// A rank that leaves between finish() and its updates, for which its peers wait.
+TEST(SessionShard, DestroyedWithAStepUnderWayTellsThePeers) {
+  run_processes(2, test_options(), [](Communicator& communicator) {
+    std::optional<Session> session;
+    session.emplace(communicator,
+                    uniform_plan(model(), Bytes(4000)),
+                    SessionOptions{.schedule = Schedule::kPriority, .shard_optimizer = true});
+    ready_in_order(*session);
+    session->finish();
+    if (communicator.rank() == 0) {
+      (void)session->gradient_norm();  // everything is reduced
+      session.reset();
+      EXPECT_THROW(communicator.barrier().wait(), Error);
+      return;
+    }
+    (void)session->gradient_norm();
+    std::string what;
+    EXPECT_EQ(code_of([&] { session->drain(); }, &what), ErrorCode::kBackend);
+    EXPECT_NE(what.find("drain()"), std::string::npos) << what;
+  });
+}
+
+TEST(SessionShard, ARankKilledBetweenFinishAndUpdateIsPeerLost) {
+  const RendezvousDirectory directory;
+  const auto children =
+      fork_ranks(directory.path(), 3, test_options(), [](Communicator& communicator) {
+        Session session(communicator,
+                        uniform_plan(model(), Bytes(4000)),
+                        {.schedule = Schedule::kPriority, .shard_optimizer = true});
+        EXPECT_EQ(code_of([&] {
+                    for (std::uint32_t step = 0;; ++step) {
+                      session.drain();
+                      ready_in_order(session);
+                      session.finish();
+                      (void)session.gradient_norm();
+                      if (communicator.rank() == 1 && step == 2) {
+                        kill(getpid(), SIGKILL);
+                      }
+                    }
+                  }),
+                  ErrorCode::kPeerLost);
+      });
+  for (std::size_t rank = 0; rank < children.size(); ++rank) {
+    EXPECT_EQ(wait_for(children[rank]), rank == 1 ? 128 + SIGKILL : 0) << "rank " << rank;
+  }
+}
+
+TEST(SessionShard, WaitInTheOpenStepIsForThisRanksPart) {
+  run_threads(2, test_options(), [](Communicator& communicator) {
+    const auto expected = serial_steps(communicator, 1);
+    Session session(communicator, single_bucket_plan(model()), {.shard_optimizer = true});
+    fill(session, communicator.rank(), 0);
+    ready_in_order(session);
+    session.wait(0);
+    const Bucket& bucket = session.plan().buckets.front();
+    const Part mine = part_of(static_cast<std::size_t>(bucket.end - bucket.begin),
+                              communicator.size(),
+                              communicator.rank());
+    ASSERT_EQ(bucket.dtype, DType::kF32);
+    EXPECT_EQ(std::memcmp(session.gradient(0).data + 4 * mine.begin,
+                          expected[0].data() + 4 * mine.begin,
+                          4 * (mine.end - mine.begin)),
+              0);
+    session.finish();
   });
 }
 
