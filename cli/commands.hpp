@@ -31,5 +31,6 @@ using Action = std::function<int(const Context&)>;
 [[nodiscard]] Action add_replay(CLI::App& app);
 [[nodiscard]] Action add_report(CLI::App& app);
 [[nodiscard]] Action add_run(CLI::App& app);
+[[nodiscard]] Action add_tune(CLI::App& app);
 
 }  // namespace stretto::cli

@@ -86,15 +86,6 @@ class ResultSlots {
   int count_ = 0;
 };
 
-/// This program's file, whatever the name and path it was called by.
-std::string own_program() {
-  constexpr const char* kSelf = "/proc/self/exe";
-  std::error_code failed;
-  const std::filesystem::path program = std::filesystem::read_symlink(kSelf, failed);
-  // The link works even when the file was replaced meanwhile; the name looks better in `ps`.
-  return !failed && std::filesystem::exists(program, failed) ? program.string() : kSelf;
-}
-
 /// The descriptor this rank reports to, if a copy of this program started it.
 std::optional<int> result_descriptor(int rank) {
   const std::optional<std::string> first = process_environment()(kResultsVariable);
@@ -198,16 +189,7 @@ int launch_copies(const JobOptions& options, int ranks, const std::vector<std::s
 
   if (result.interrupted) {
     if (options.json) {
-      write_stdout(nlohmann::ordered_json{{"schema", "stretto.error/1"},
-                                          {"error",
-                                           {{"code", "interrupted"},
-                                            {"message", "interrupted before there was a result"},
-                                            {"where", ""},
-                                            {"found", ""},
-                                            {"expected", ""},
-                                            {"help", ""}}}}
-                       .dump(2) +
-                   "\n");
+      write_stdout(interrupted_document("").dump(2) + "\n");
     }
     return kInterrupted;
   }
@@ -236,6 +218,17 @@ std::unique_ptr<Communicator> connect_as(const JobOptions& options,
   ShmOptions shm;
   shm.timeout = timeout;
   shm.emulate = options.machine();
+  if (shm.emulate && !options.rank_map.empty()) {
+    // The i-th process is in the i-th place, whichever rank sits there.
+    const std::vector<int> rank_at = read_rank_map(options.rank_map);
+    shm.places.resize(rank_at.size());
+    for (std::size_t place = 0; place < rank_at.size(); ++place) {
+      const auto rank = static_cast<std::size_t>(rank_at[place]);
+      if (rank < shm.places.size()) {  // else the launcher has refused it
+        shm.places[rank] = static_cast<int>(place);
+      }
+    }
+  }
   return connect(environment, shm);
 }
 
@@ -341,6 +334,14 @@ Error killed(const RankExit& exit, const std::vector<RankError>& errors) {
 
 }  // namespace
 
+std::string own_program() {
+  constexpr const char* kSelf = "/proc/self/exe";
+  std::error_code failed;
+  const std::filesystem::path program = std::filesystem::read_symlink(kSelf, failed);
+  // The link works even when the file was replaced meanwhile; the name looks better in `ps`.
+  return !failed && std::filesystem::exists(program, failed) ? program.string() : kSelf;
+}
+
 void JobOptions::add_to(CLI::App& app) {
   app.add_option("-n,--ranks", ranks, "Ranks to start on this host (default: as --emulate, or 2)")
       ->check(CLI::Range(1, 256))
@@ -354,7 +355,10 @@ void JobOptions::add_to(CLI::App& app) {
       ->type_name("M");
   app.add_option("--timeout", timeout, "Longest time for any one operation (default 30s)")
       ->type_name("TIME");
-  app.add_option("--rank-map", rank_map, "File of rank numbers, one for each process started")
+  app.add_option("--rank-map",
+                 rank_map,
+                 "File of rank numbers, one for each process started; with --emulate, one for each "
+                 "place on the machine")
       ->type_name("FILE");
   app.add_option("-o,--output", output, "Write the result there instead of to stdout")
       ->type_name("FILE");

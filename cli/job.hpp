@@ -61,6 +61,9 @@ int run_job(const JobOptions& options,
             const std::vector<std::string>& arguments,
             const std::function<std::string(Communicator&)>& body);
 
+/// This program's file, whatever the name and path it was called by.
+[[nodiscard]] std::string own_program();
+
 /// One rank for every number in the file, separated by white space; `#` begins a comment.
 /// @throws Error kParse.
 [[nodiscard]] std::vector<int> read_rank_map(const std::string& path);

@@ -39,6 +39,7 @@ constexpr std::array kCommands = {
     Command{"train", add_train},
     Command{"replay", add_replay},
     Command{"run", add_run},
+    Command{"tune", add_tune},
 };
 
 [[noreturn]] void fail_usage(std::string message, std::string where, std::string help) {
@@ -138,8 +139,8 @@ int run(Context context) {
   }
   check_rest(*parsed[0]);
   const std::string name = parsed[0]->get_name();
-  if (!context.program.empty() && name != "run" && name != "doctor") {
-    fail_usage("only 'run' and 'doctor --nccl-dump' start a program",
+  if (!context.program.empty() && name != "run" && name != "tune" && name != "doctor") {
+    fail_usage("only 'run', 'tune' and 'doctor --nccl-dump' start a program",
                name,
                "Remove what follows --, or use stretto run -n RANKS -- PROGRAM ARGS");
   }

@@ -61,6 +61,17 @@ nlohmann::ordered_json error_document(const Error& error) {
             {"help", detail.help}}}};
 }
 
+nlohmann::ordered_json interrupted_document(std::string_view help) {
+  return {{"schema", "stretto.error/1"},
+          {"error",
+           {{"code", "interrupted"},
+            {"message", "interrupted before there was a result"},
+            {"where", ""},
+            {"found", ""},
+            {"expected", ""},
+            {"help", help}}}};
+}
+
 std::string error_text(const Error& error) {
   const ErrorDetail& detail = error.detail();
   std::string text = fmt::format("error[{}]: {}\n", to_string(error.code()), detail.message);

@@ -21,6 +21,8 @@ inline constexpr int kInterrupted = 130;
 
 /// `{"schema": "stretto.error/1", "error": {...}}`
 [[nodiscard]] nlohmann::ordered_json error_document(const Error& error);
+/// The same of a command that SIGINT, SIGTERM or SIGHUP ended; `help` may be empty.
+[[nodiscard]] nlohmann::ordered_json interrupted_document(std::string_view help);
 /// `error[parse]: message`, and a line each for where, found, expected, help.
 [[nodiscard]] std::string error_text(const Error& error);
 

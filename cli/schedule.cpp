@@ -278,6 +278,27 @@ void ScheduleOptions::choose_algorithms(Communicator& communicator,
   communicator.use(std::move(table));
 }
 
+StepProfile measured_profile(const Timeline& timeline, const std::vector<TensorSpec>& tensors) {
+  StepProfile shape;
+  for (const TensorSpec& tensor : tensors) {
+    shape.tensors.push_back({tensor.name, tensor.dtype, tensor.shape, {}});
+  }
+  StepProfile profile = step_profile(timeline, shape);
+  // Measured times differ by noise from the order of the tensors, which is that of the plan.
+  Seconds latest{};
+  std::vector<ProfileTensor> in_order;
+  for (const TensorSpec& tensor : tensors) {
+    const auto found =
+        std::find_if(profile.tensors.begin(), profile.tensors.end(), [&](const auto& measured) {
+          return measured.name == tensor.name;
+        });
+    latest = std::max(latest, found->ready);
+    in_order.push_back({tensor.name, tensor.dtype, tensor.shape, latest});
+  }
+  profile.tensors = std::move(in_order);
+  return profile;
+}
+
 Plan plan_measured(Communicator& communicator,
                    const Timeline& timeline,
                    const std::vector<TensorSpec>& tensors,
@@ -285,23 +306,7 @@ Plan plan_measured(Communicator& communicator,
                    const ScheduleOptions& schedule) {
   std::string text;
   if (communicator.rank() == 0) {
-    StepProfile shape;
-    for (const TensorSpec& tensor : tensors) {
-      shape.tensors.push_back({tensor.name, tensor.dtype, tensor.shape, {}});
-    }
-    StepProfile profile = step_profile(timeline, shape);
-    // Measured times differ by noise from the order of the tensors, which is that of the plan.
-    Seconds latest{};
-    std::vector<ProfileTensor> in_order;
-    for (const TensorSpec& tensor : tensors) {
-      const auto found =
-          std::find_if(profile.tensors.begin(), profile.tensors.end(), [&](const auto& measured) {
-            return measured.name == tensor.name;
-          });
-      latest = std::max(latest, found->ready);
-      in_order.push_back({tensor.name, tensor.dtype, tensor.shape, latest});
-    }
-    profile.tensors = std::move(in_order);
+    const StepProfile profile = measured_profile(timeline, tensors);
     const Algorithm algorithm = schedule.chosen_algorithm();
     Plan made = stretto::plan(profile,
                               emulated_costs(machine, algorithm, profile.bytes()),

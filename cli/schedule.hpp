@@ -72,6 +72,12 @@ struct ScheduleOptions {
 /// algorithm that it runs there, under kAuto the cheapest for each size.
 [[nodiscard]] ExchangeCosts emulated_costs(const Machine& machine, Algorithm algorithm, Bytes most);
 
+/// What a step of a run that trained `tensors` does without communication, with tensors in that
+/// order.
+/// @throws Error as step_profile().
+[[nodiscard]] StepProfile measured_profile(const Timeline& timeline,
+                                           const std::vector<TensorSpec>& tensors);
+
 /// The plan for a step as rank 0 measured it: `timeline` is its own, of a run that trained
 /// `tensors`. Collective; every rank gets the same plan.
 [[nodiscard]] Plan plan_measured(Communicator& communicator,

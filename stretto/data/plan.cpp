@@ -360,7 +360,8 @@ Plan plan_from_json(std::string_view text, std::string_view where) {
   const nlohmann::json document = detail::parse_json(text, where);
   const JsonValue root(document, where, "");
   root.check_schema("plan");
-  root.allow_only({"schema", "origin", "tensors", "buckets"});
+  // `evidence` is what a tuner found out about the plan: for people and other programs.
+  root.allow_only({"schema", "origin", "tensors", "buckets", "evidence"});
   Plan plan;
   if (const auto origin = root.find("origin")) {
     plan.origin = origin->text();

@@ -82,6 +82,7 @@ struct PlanDifference {
 
 /// Schema `stretto.plan/1`. Buckets carry their bytes and tensor names too, for the reader's eyes.
 [[nodiscard]] std::string to_json(const Plan& plan);
+/// Key `evidence`, which `stretto tune` adds, may hold anything and is not read.
 /// @throws Error kParse (unknown keys are errors with the nearest known key) or what validate()
 /// throws.
 [[nodiscard]] Plan plan_from_json(std::string_view text, std::string_view where);

@@ -52,6 +52,12 @@ struct Prepared {
     const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     dup2(null, STDIN_FILENO);
   }
+  if (prepared.command.output >= 0) {
+    dup2(prepared.command.output, STDOUT_FILENO);
+  }
+  if (prepared.command.errors >= 0) {
+    dup2(prepared.command.errors, STDERR_FILENO);
+  }
   pthread_sigmask(SIG_SETMASK, &prepared.command.signal_mask, nullptr);
   execvpe(prepared.arguments[0], prepared.arguments.data(), prepared.environment.data());
   const int error = errno;

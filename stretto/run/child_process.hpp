@@ -17,6 +17,8 @@ struct ChildCommand {
   sigset_t signal_mask{};
   bool own_group = false;   ///< A process group of its own, which signal() reaches as a whole.
   bool null_input = false;  ///< Reads /dev/null.
+  int output = -1;          ///< File descriptors that become its stdout
+  int errors = -1;          ///< and stderr; -1: those of this process.
 };
 
 /// A running program. It is killed when its parent thread dies or this object is destroyed,

@@ -12,6 +12,12 @@
 namespace stretto {
 namespace {
 
+/// A busy host fails a trial now and then; the default that fails so often in a row is broken.
+constexpr int kMostFailures = 3;
+
+/// Of a rung: what these cannot tell apart, the confirmation will.
+constexpr std::size_t kMostRounds = 4;
+
 double mean(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) /
          static_cast<double>(std::max<std::size_t>(1, values.size()));
@@ -43,14 +49,15 @@ class Tuner {
   Tuner(std::span<const Candidate> candidates, const RunTrial& run, const TuneOptions& options)
       : run_(run), options_(options), shuffle_(options.seed) {
     for (const Candidate& candidate : candidates) {
-      result_.candidates.push_back({candidate, {}, {}, 0, {}});
+      result_.candidates.push_back({candidate, {}, {}, 0, 0, {}});
     }
   }
 
   TuneResult take() {
     std::vector<std::size_t> alive(result_.candidates.size());
     std::iota(alive.begin(), alive.end(), std::size_t{0});
-    for (std::size_t rounds = 1; alive.size() > 1 && rung(alive, rounds); rounds *= 2) {
+    for (std::size_t rounds = 1; alive.size() > 1 && rung(alive, rounds);
+         rounds = std::min(2 * rounds, kMostRounds)) {
     }
     if (alive.empty()) {
       result_.verdict = stopped_ ? Verdict::kStopped : Verdict::kNothing;
@@ -72,18 +79,21 @@ class Tuner {
   }
 
   std::optional<Seconds> trial(CandidateResult& of) {
-    const TrialOutcome outcome = run_(of.candidate.setting, of.steps.size());
+    const TrialOutcome outcome = run_(of.candidate.setting, of.trials++);
     ++result_.trials;
     if (outcome.step && *outcome.step > Seconds(0)) {
       of.steps.push_back(*outcome.step);
+      failures_ = &of == &result_.baseline ? 0 : failures_;
       return outcome.step;
     }
-    of.error = outcome.error.empty() ? "the trial gave no step time" : outcome.error;
-    if (&of == &result_.baseline) {
+    const std::string error = outcome.error.empty() ? "the trial gave no step time" : outcome.error;
+    if (&of != &result_.baseline) {
+      of.error = error;
+    } else if (++failures_ == kMostFailures || of.steps.empty()) {
       throw Error(ErrorCode::kBackend,
                   {"the program fails as it is, without anything changed",
                    "the default",
-                   of.error,
+                   error,
                    "steps to compare with",
                    "Run it by itself first"});
     }
@@ -116,7 +126,9 @@ class Tuner {
       }
     }
     for (const auto& [which, step] : steps) {
-      pair(result_.candidates[which], *reference, step);
+      if (reference) {
+        pair(result_.candidates[which], *reference, step);
+      }
     }
     return true;
   }
@@ -160,6 +172,9 @@ class Tuner {
           return;
         }
       }
+      if (!reference) {
+        continue;
+      }
       pair(candidate, *reference, *step);
       fresh.push_back(candidate.log_ratios.back());
       if (fresh.size() == pairs || fresh.size() == 2 * pairs) {
@@ -180,6 +195,7 @@ class Tuner {
   Shuffle shuffle_;
   TuneResult result_;
   bool stopped_ = false;
+  int failures_ = 0;  // of the default, one after the other
 };
 
 }  // namespace

@@ -42,6 +42,7 @@ struct CandidateResult {
   Candidate candidate;
   std::vector<Seconds> steps;      ///< Of all its trials.
   std::vector<double> log_ratios;  ///< Of all its pairs with the default.
+  std::size_t trials = 0;          ///< Those that failed too.
   int rungs = 0;                   ///< So many rungs it was in.
   std::string error;               ///< Why it was dropped, if a trial failed.
 };
@@ -72,10 +73,12 @@ struct TuneResult {
 /// Successive halving (Jamieson and Talwalkar, "Non-stochastic best arm identification and
 /// hyperparameter optimization", 2016): every rung runs its candidates and the default in rounds,
 /// in an order drawn anew, compares each with the default of its round, and keeps the better half;
-/// the next rung has twice as many rounds. The last one is then confirmed by pairs of its own, the
-/// first of a pair in turns: the pairs by which it was picked favour the lucky. Equal candidates,
-/// outcomes and seed give equal trials in equal order.
-/// @throws Error kBackend when the default fails: then there is nothing to compare with.
+/// the next rung has twice as many rounds, up to four. The last one is then confirmed by pairs of
+/// its own, the first of a pair in turns: the pairs by which it was picked favour the lucky. Equal
+/// candidates, outcomes and seed give equal trials in equal order. A round in which the default
+/// fails counts for nothing.
+/// @throws Error kBackend when the default fails at first, or three times in a row: then there is
+///         nothing to compare with.
 [[nodiscard]] TuneResult tune(std::span<const Candidate> candidates,
                               const RunTrial& run,
                               const TuneOptions& options = {});

@@ -52,6 +52,28 @@ TEST(EmulatedLinks, AMessageLeavesAtLatencyPlusBytesOverBandwidth) {
   EXPECT_EQ(links.arrival(1, 3'000'000, {7 * kMs, 10 * kMs}), 10 * kMs + 50'000);
 }
 
+TEST(EmulatedLinks, AMessageCrossesTheLevelBetweenThePlacesOfItsRanks) {
+  // Ranks 0 and 2 share a node.
+  EmulatedLinks links(
+      machine_from_spec("2x2@1GB/s,0@100MB/s,50us"), 0, {{}, {}}, std::vector<int>{0, 2, 1, 3});
+  Message inside = message_to(2, 1'000'000, kMs);
+  links.submit(inside);
+  EXPECT_EQ(departures(links, 100 * kMs)[&inside], 2 * kMs);
+  EXPECT_EQ(links.arrival(2, 1'000'000, {kMs, 2 * kMs}), 2 * kMs);
+  EXPECT_EQ(links.arrival(1, 1'000'000, {20 * kMs, 30 * kMs}), 30 * kMs + 50'000);
+}
+
+TEST(Emulation, PlacesMustBeThoseOfTheMachine) {
+  ShmOptions options;
+  options.emulate = machine_from_spec("2x2@1GB/s,0@100MB/s,50us");
+  options.places = {0, 1, 2, 2};
+  EXPECT_THROW((void)local_shm_world(4, options), Error);
+  options.places = {3, 1, 2, 0};
+  EXPECT_EQ(local_shm_world(4, options).size(), 4U);
+  options.emulate.reset();
+  EXPECT_THROW((void)local_shm_world(4, options), Error);
+}
+
 TEST(EmulatedLinks, MessagesOfOneRankShareItsLinkInOrder) {
   EmulatedLinks links(machine_from_spec("3@1GB/s,0"), 0, {});
   Message first = message_to(1, 2'000'000, kMs);

@@ -192,6 +192,28 @@ TEST(Tuner, FailsWhenTheDefaultDoes) {
   }
 }
 
+TEST(Tuner, OutlivesADefaultThatFailsNowAndThen) {
+  std::size_t calls = 0;
+  const RunTrial run = [&](const Setting& setting, std::size_t) -> TrialOutcome {
+    if (setting.empty() && ++calls % 3 == 0) {
+      return {std::nullopt, "the host was busy"};
+    }
+    return {Seconds(setting.empty() ? 1.0 : 0.5), ""};
+  };
+  const std::vector<Candidate> candidates = {{setting(0), std::nullopt},
+                                             {setting(1), std::nullopt}};
+  const TuneResult result = tune(candidates, run, {});
+  EXPECT_TRUE(result.adopted());
+  EXPECT_TRUE(result.baseline.error.empty());
+
+  const RunTrial never = [&](const Setting& setting, std::size_t) -> TrialOutcome {
+    return setting.empty() && ++calls > 4 ? TrialOutcome{std::nullopt, "gone"}
+                                          : TrialOutcome{Seconds(1.0), ""};
+  };
+  calls = 0;
+  EXPECT_THROW((void)tune(candidates, never, {}), Error);
+}
+
 TEST(Tuner, KeepsTheDefaultWhenItIsStopped) {
   for (std::size_t most = 0; most < 16; ++most) {
     Synthetic program(0.01, 0.0, 1);

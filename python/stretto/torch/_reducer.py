@@ -126,7 +126,7 @@ class Reducer:
         self.doing = Doing("setting up", time.monotonic_ns())
         self.arrived: list[int] = []  # of tracked, in the open or last backward; kept if there is a watch
         self.watch: Optional[Watch] = None
-        self._later: Optional[tuple[int, Callable[[], None]]] = None
+        self._later: list[tuple[int, Callable[[], None]]] = []
         self._agree_on_model()
         if communicator.broadcast_text("watch" if wanted() else "", 0):
             self.watch = Watch(self)
@@ -436,13 +436,13 @@ class Reducer:
         if self._observing:
             self._observing = False
             self._relearn_if_late()
-        if self._later is not None and self.steps == self._later[0]:
-            self._later[1]()
-            self._later = None
+        for step, do in [later for later in self._later if later[0] <= self.steps]:
+            self._later.remove((step, do))
+            do()
 
     def after_steps(self, steps: int, do: Callable[[], None]) -> None:
         """Calls `do` once, when so many are finished."""
-        self._later = (steps, do)
+        self._later.append((steps, do))
 
     # ---- the order of gradients, and plans ----
 

@@ -20,6 +20,7 @@ from ._backend import connect
 from ._compiled import LATE_SHARE, first_gradient_at, is_compiled, is_compiling, warn_of_compilation
 from ._join import Join
 from ._reducer import Reducer
+from ._trial import Trial, from_environment
 from .scaling import watch_world_size
 from .step_summary import StepSummary
 
@@ -64,6 +65,8 @@ class DDP(torch.nn.Module):
     timeout_s: how long nothing may move before ranks give up. A rank that dies is noticed at once.
     record_steps: steps that summary() and timeline() tell of; 0 records nothing.
     emulate: a machine (`2@1Gbit/s,50us`) whose network the ranks of this host are to have.
+    STRETTO_PLAN, STRETTO_SCHEDULE and STRETTO_STREAMS in the environment come before plan, schedule and streams: what
+    `stretto tune` found is used without editing the script.
 
     Ranks that differ in model or options, die, raise in backward or leave a gradient out make every rank raise
     a stretto.Error that names rank and parameter.
@@ -95,7 +98,9 @@ class DDP(torch.nn.Module):
     ) -> None:
         super().__init__()
         del output_device, dim, gradient_as_bucket_view, static_graph  # nothing depends on them here
-        if bucket_cap_mb is not None and plan is not None:
+        given_plan = plan
+        plan, schedule, streams = from_environment(plan, schedule, streams)
+        if bucket_cap_mb is not None and given_plan is not None:
             raise InvalidArgument("buckets come from a cap or from a plan", "DDP", "both", "bucket_cap_mb or plan")
         if bucket_cap_mb is not None and bucket_cap_mb <= 0:
             raise InvalidArgument("a bucket has some size", "bucket_cap_mb", str(bucket_cap_mb), "more than 0 (MiB)")
@@ -139,6 +144,9 @@ class DDP(torch.nn.Module):
                 "waits for.",
             )
         self._cap_bytes = int((_DEFAULT_BUCKET_MB if bucket_cap_mb is None else bucket_cap_mb) * _MIB)
+        trial = Trial.wanted()
+        if trial is not None:
+            record_steps = max(record_steps, trial.steps)
         machine = None if emulate is None else load_machine(emulate)
         communicator, link = connect(process_group, backend, device, timeout_s, machine)
         self._backend = communicator.backend if link is None else f"process group ({dist.get_backend(link.group)})"
@@ -165,6 +173,8 @@ class DDP(torch.nn.Module):
             atexit.register(_close_if_there, weakref.ref(self))  # before MPI is finalised
         self._compiled = is_compiled(module)
         self._reducer.after_steps(4, self._warn_of_late_gradients)
+        if trial is not None:
+            trial.watch(self)
         watch_world_size(self, [p for _, p in trained], communicator.size)
 
     @property

@@ -22,8 +22,11 @@ ModelTime whole(double ns) {
 
 }  // namespace
 
-EmulatedLinks::EmulatedLinks(const Machine& machine, int rank, std::vector<SharedLink> shared)
-    : machine_(machine), rank_(rank), links_(machine.levels.size()) {
+EmulatedLinks::EmulatedLinks(const Machine& machine,
+                             int rank,
+                             std::vector<SharedLink> shared,
+                             std::vector<int> places)
+    : machine_(machine), rank_(rank), places_(std::move(places)), links_(machine.levels.size()) {
   for (std::size_t level = 0; level < links_.size(); ++level) {
     Link& link = links_[level];
     link.ns_per_byte = 1e9 / machine.levels[level].bandwidth.value();
@@ -36,8 +39,15 @@ EmulatedLinks::EmulatedLinks(const Machine& machine, int rank, std::vector<Share
   }
 }
 
+EmulatedLinks::Link& EmulatedLinks::link_to(int peer) {
+  const auto place = [this](int rank) {
+    return places_.empty() ? rank : places_[static_cast<std::size_t>(rank)];
+  };
+  return links_[static_cast<std::size_t>(machine_.level_between(place(rank_), place(peer)))];
+}
+
 void EmulatedLinks::submit(Message& message) {
-  Link& link = links_[static_cast<std::size_t>(machine_.level_between(rank_, message.peer))];
+  Link& link = link_to(message.peer);
   link.queue.push_back({&message, static_cast<double>(message.bytes), next_order_++});
 }
 
@@ -135,7 +145,7 @@ ModelTime EmulatedLinks::next_event() noexcept {
 }
 
 ModelTime EmulatedLinks::arrival(int sender, std::uint64_t bytes, Passage passage) {
-  Link& link = links_[static_cast<std::size_t>(machine_.level_between(rank_, sender))];
+  Link& link = link_to(sender);
   const double ns = static_cast<double>(bytes) * link.ns_per_byte;
   // A message that was overtaken on its way out left room for others on the way in too.
   const double taken = link.ingress.with(

@@ -37,8 +37,12 @@ class EmulatedLinks {
     ModelTime end = 0;
   };
 
-  /// `shared[l]` is for the group this rank belongs to on level l.
-  EmulatedLinks(const Machine& machine, int rank, std::vector<SharedLink> shared);
+  /// `shared[l]` is for the group this rank belongs to on level l. Rank r is at place
+  /// `places[r]`; empty: at place r.
+  EmulatedLinks(const Machine& machine,
+                int rank,
+                std::vector<SharedLink> shared,
+                std::vector<int> places = {});
 
   /// Offers a message to its link, from Message::time on.
   void submit(Message& message);
@@ -68,11 +72,13 @@ class EmulatedLinks {
     std::vector<Waiting> queue;
   };
 
+  [[nodiscard]] Link& link_to(int peer);
   static void fill_gaps(Link& link, const std::function<void(Message&, Passage)>& depart);
   [[nodiscard]] static double earliest(const Link& link) noexcept;
 
   Machine machine_;
   int rank_;
+  std::vector<int> places_;
   std::vector<Link> links_;
   std::uint64_t next_order_ = 0;
 };

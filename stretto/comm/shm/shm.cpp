@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "stretto/comm/shm/shm.hpp"
 
+#include <algorithm>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -41,14 +43,26 @@ RankGroups groups_of(const ShmOptions& options, int size) {
     }
     return options.groups;
   }
-  return options.emulate ? options.emulate->groups() : RankGroups{};
+  if (!options.emulate) {
+    return {};
+  }
+  RankGroups groups = options.emulate->groups();
+  if (!options.places.empty()) {
+    for (std::vector<int>& level : groups) {
+      const std::vector<int> of_places = level;
+      for (std::size_t rank = 0; rank < level.size(); ++rank) {
+        level[rank] = of_places[static_cast<std::size_t>(options.places[rank])];
+      }
+    }
+  }
+  return groups;
 }
 
 class ShmCommunicator final : public Communicator {
  public:
   ShmCommunicator(ShmWorld world, int size, const ShmOptions& options)
       : Communicator(world.rank, size),
-        engine_(std::make_unique<ShmTransport>(std::move(world), options.emulate),
+        engine_(std::make_unique<ShmTransport>(std::move(world), options.emulate, options.places),
                 {rank(),
                  size,
                  options.timeout,
@@ -101,6 +115,20 @@ SegmentLayout layout_for(int size, const ShmOptions& options) {
                    ""});
     }
   }
+  if (!options.places.empty()) {
+    std::vector<int> sorted = options.places;
+    std::sort(sorted.begin(), sorted.end());
+    std::vector<int> all(static_cast<std::size_t>(size));
+    std::iota(all.begin(), all.end(), 0);
+    if (sorted != all || !options.emulate) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  {"the places are not those of an emulated machine",
+                   "ShmOptions::places",
+                   options.emulate ? "a place twice, or none of the machine's" : "no machine",
+                   "each place from 0 to " + std::to_string(size - 1) + " once",
+                   ""});
+    }
+  }
   const Bytes capacity =
       options.arena_capacity.count() > 0 ? options.arena_capacity : host_memory();
   SegmentLayout layout;
@@ -121,8 +149,14 @@ std::unique_ptr<Communicator> connect_shm(const std::filesystem::path& directory
     throw Error(ErrorCode::kInvalidArgument,
                 {"no such rank", "", std::to_string(rank), "0 to " + std::to_string(size - 1), ""});
   }
-  const std::uint64_t machine =
-      options.emulate ? Hasher().add(to_json(*options.emulate)).digest() | 1U : 0;
+  Hasher emulated;
+  if (options.emulate) {
+    emulated.add(to_json(*options.emulate));
+    for (const int place : options.places) {
+      emulated.add(static_cast<std::uint64_t>(place));
+    }
+  }
+  const std::uint64_t machine = options.emulate ? emulated.digest() | 1U : 0;
   FileDescriptor own = create_segment(layout);
   ShmWorld world;
   world.rank = rank;

@@ -23,8 +23,11 @@ struct ShmOptions {
                            ///< touched.
   /// Deliver messages as this machine would, instead of at once. Must have exactly `size` ranks.
   std::optional<Machine> emulate;
+  /// With `emulate`: places[r] is where rank r sits on the machine, whose places are numbered
+  /// innermost first; the same on all ranks. Empty: rank r at place r.
+  std::vector<int> places;
   /// Which ranks are near each other, for the hierarchical algorithms; the same on all ranks.
-  /// Empty: the levels of the emulated machine, else none.
+  /// Empty: the levels of the emulated machine, as its places say, else none.
   RankGroups groups;
 };
 

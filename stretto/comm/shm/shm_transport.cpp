@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "stretto/comm/futex.hpp"
@@ -19,7 +20,9 @@ constexpr std::uint64_t kBytesMask = (std::uint64_t{1} << kBytesBits) - 1;
 constexpr std::uint64_t kPublishEvery = Channel::kPackets / 8;
 }  // namespace
 
-ShmTransport::ShmTransport(ShmWorld world, const std::optional<Machine>& emulate)
+ShmTransport::ShmTransport(ShmWorld world,
+                           const std::optional<Machine>& emulate,
+                           const std::vector<int>& places)
     : world_(std::move(world)) {
   const SegmentView& mine = own();
   // Arenas may outlive this transport, so they keep the mapping through their heap.
@@ -36,10 +39,19 @@ ShmTransport::ShmTransport(ShmWorld world, const std::optional<Machine>& emulate
   }
   if (emulate) {
     std::vector<EmulatedLinks::SharedLink> shared(emulate->levels.size());
+    std::vector<int> place_of(static_cast<std::size_t>(ranks));
+    std::iota(place_of.begin(), place_of.end(), 0);
+    if (!places.empty()) {
+      place_of = places;
+    }
+    const int place = place_of[static_cast<std::size_t>(world_.rank)];
     int group = 1;  // ranks in a group of the level below
     for (std::size_t level = 0; level < emulate->levels.size(); ++level) {
       if (level > 0) {
-        ControlPage& leader = (*world_.segments)[world_.rank / group * group].control();
+        // Of the rank in the group's first place.
+        const auto first = std::find(place_of.begin(), place_of.end(), place / group * group);
+        ControlPage& leader =
+            (*world_.segments)[static_cast<int>(first - place_of.begin())].control();
         shared[level] = {&leader.group_egress[level], &leader.group_ingress[level]};
       }
       group *= emulate->levels[level].group_size;
@@ -49,7 +61,8 @@ ShmTransport::ShmTransport(ShmWorld world, const std::optional<Machine>& emulate
                    static_cast<ModelTime>(1024e9 / emulate->levels[level].bandwidth.value()));
       least_latency_ = level == 0 ? latency : std::min(least_latency_, latency);
     }
-    links_ = std::make_unique<EmulatedLinks>(*emulate, world_.rank, std::move(shared));
+    links_ = std::make_unique<EmulatedLinks>(
+        *emulate, world_.rank, std::move(shared), std::move(place_of));
   }
 }
 

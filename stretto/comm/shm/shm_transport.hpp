@@ -30,7 +30,10 @@ struct ShmWorld {
 /// nothing is in place.
 class ShmTransport final : public Transport {
  public:
-  ShmTransport(ShmWorld world, const std::optional<Machine>& emulate);
+  /// `places` as ShmOptions'.
+  ShmTransport(ShmWorld world,
+               const std::optional<Machine>& emulate,
+               const std::vector<int>& places = {});
   ~ShmTransport() override;
   ShmTransport(const ShmTransport&) = delete;
   ShmTransport& operator=(const ShmTransport&) = delete;

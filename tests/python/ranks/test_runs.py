@@ -346,3 +346,42 @@ def test_trackers():
         calls.clear()
         log(Tracker(), numbers, 7)
         assert calls == [("stretto/exposed_ms", 1.5, 7), ("stretto/step_ms", 10.0, 7)]
+
+
+# ---- what stretto tune sets and reads ----
+
+
+def test_the_environment_comes_before_the_arguments(shared_path, rank, monkeypatch):
+    model = make(bucket_cap_mb=0.02)
+    train(model, deep_loss, steps=2)
+    file = shared_path / "tuned.json"
+    if rank == 0:
+        stretto.Plan.single(list(model.plan.tensors)).save(file)
+    dist.barrier()
+    monkeypatch.setenv("STRETTO_PLAN", str(file))
+    monkeypatch.setenv("STRETTO_SCHEDULE", "serial")
+    tuned = make(bucket_cap_mb=0.02)
+    train(tuned, deep_loss, steps=2)
+    assert len(tuned.plan.buckets) == 1 < len(model.plan.buckets)
+    assert tuned._reducer.schedule == "serial"
+    monkeypatch.setenv("STRETTO_STREAMS", "many")
+    with pytest.raises(stretto.InvalidArgument, match="STRETTO_STREAMS"):
+        make()
+
+
+def test_a_trial_leaves_its_results(shared_path, rank, monkeypatch):
+    monkeypatch.setattr(stretto.torch._trial, "_taken", False)
+    monkeypatch.setenv("STRETTO_TRIAL", str(shared_path))
+    monkeypatch.setenv("STRETTO_TRIAL_STEPS", "3")
+    monkeypatch.setenv("STRETTO_TRIAL_WARMUP", "1")
+    watched, other = make(record_steps=0), make()
+    train(watched, deep_loss, steps=4)
+    dist.barrier()
+    assert not (shared_path / "done").exists()  # one to learn, one to warm up, two
+    train(other, deep_loss, steps=8)
+    train(watched, deep_loss, steps=1)
+    dist.barrier()
+    assert (shared_path / "done").exists()
+    assert json.loads((shared_path / "summary.json").read_text())["steps"] == 3
+    assert stretto.Plan.load(shared_path / "plan.json").hash == watched.plan.hash
+    assert stretto.Timeline.load(shared_path / "timeline.json").world_size == 2
