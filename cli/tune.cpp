@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +13,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
 #include "commands.hpp"
 #include "flags.hpp"
@@ -128,6 +130,20 @@ class Tuning {
       }
       TuneSpace::check(combinations(grid_).front(), allowed_);
     });
+    if (!flags_.output.empty()) {
+      // Before the trials, not after them.
+      std::filesystem::path folder = std::filesystem::path(flags_.output).parent_path();
+      folder = folder.empty() ? "." : folder;
+      if (access(folder.c_str(), W_OK | X_OK) != 0 ||
+          std::filesystem::is_directory(flags_.output)) {
+        throw Error(ErrorCode::kUnavailable,
+                    {"the plan that wins could not be written",
+                     flags_.output,
+                     "no folder that can be written to, or a folder of that name",
+                     "a file in a folder that you may write to",
+                     ""});
+      }
+    }
     if (!flags_.budget.empty()) {
       budget_ = from_flag("--budget", [&] { return parse_duration(flags_.budget); });
     }

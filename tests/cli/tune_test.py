@@ -103,11 +103,14 @@ class Tune(CliTest):
             done = self.tune(*arguments)
             self.assertEqual(done.returncode, 2, arguments)
             self.assertIn(words, done.stderr, arguments)
+        done = self.tune("-o", self.directory / "no" / "such" / "folder.json")
+        self.assertEqual(done.returncode, 5)
+        self.assertIn("could not be written", done.stderr)
         self.assertEqual(stretto("tune").returncode, 2)
         self.assertIn("replay, train, or run", stretto("tune", "--", "python3", "x.py").stderr)
 
     def test_a_script_gets_its_settings_in_the_environment(self):
-        """Stands in for stretto.torch.DDP, whose own test is tests/python/test_tune.py."""
+        """Stands in for stretto.torch.DDP, whose own tests are in tests/python/ranks/test_runs.py."""
         source = self.directory / "source"
         done = self.train("-n", 2, "--steps", 2, "--json", "--timeline", f"{source}.t", "--save-plan", f"{source}.p")
         summary = json.dumps(self.result(done)["runs"][0]["summary"])

@@ -49,9 +49,10 @@ TEST(Replanner, AllRanksGetThePlanOfRank0WhenStepsDrift) {
       session.finish();
       EXPECT_EQ(bytes_of(session), expected[step]) << step;
       // Rank 0's clock counts; the others' is something else.
-      clock.at += communicator.rank() != 0 ? Seconds(7.0) : step < 8 ? Seconds(1.0)
-                                         : step < 12     ? Seconds(2.0)
-                                                         : Seconds(1.5);
+      clock.at += communicator.rank() != 0 ? Seconds(7.0)
+                  : step < 8               ? Seconds(1.0)
+                  : step < 12              ? Seconds(2.0)
+                                           : Seconds(1.5);
       EXPECT_EQ(replanner.step_finished(), step == 11) << step;
     }
     EXPECT_EQ(asked, communicator.rank() == 0 ? 1 : 0);
@@ -96,7 +97,9 @@ TEST(Replanner, WhatDecideThrowsLeavesTheOthersAsTheyWere) {
     Replanner replanner(
         communicator,
         session,
-        [](const StepStats&) -> std::optional<ExpectedPlan> { throw std::runtime_error("no idea"); },
+        [](const StepStats&) -> std::optional<ExpectedPlan> {
+          throw std::runtime_error("no idea");
+        },
         options);
     fill(session, communicator.rank(), 0);
     ready_in_order(session);
