@@ -53,6 +53,19 @@ void Residuals::settle() noexcept {
   }
 }
 
+// NOLINTNEXTLINE(readability-make-member-function-const): what it owns changes
+void Residuals::set(std::size_t begin,
+                    std::span<const float> own,
+                    std::span<const float> sums) noexcept {
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    own_.current[begin + i] = own_.next[begin + i] = own[i];
+    const float sum = sums.empty() ? 0.0F : sums[i];
+    if (sums_.current[begin + i] != sum || sums_.next[begin + i] != sum) {
+      sums_.current[begin + i] = sums_.next[begin + i] = sum;
+    }
+  }
+}
+
 double Residuals::norm() const noexcept {
   double squares = 0.0;
   for (std::size_t i = 0; i < elements_; ++i) {

@@ -48,6 +48,18 @@ class Residuals {
   /// lost in sums becomes this rank's own, whose total over ranks stays. No undo() after it.
   void settle() noexcept;
 
+  /// The two kinds of elements [begin, end), as the next exchange will read them.
+  [[nodiscard]] std::span<const float> own_part(std::size_t begin, std::size_t end) const noexcept {
+    return {own(begin), end - begin};
+  }
+  [[nodiscard]] std::span<const float> sums_part(std::size_t begin,
+                                                 std::size_t end) const noexcept {
+    return {of_sums(begin), end - begin};
+  }
+  /// Elements from `begin` on become these, of both kinds; `sums` may be empty: zeros. No undo()
+  /// after it.
+  void set(std::size_t begin, std::span<const float> own, std::span<const float> sums) noexcept;
+
   /// Euclidean norm of both together.
   [[nodiscard]] double norm() const noexcept;
 

@@ -106,8 +106,7 @@ void Session::Impl::install() {
     if (bucket.codec.lossy()) {
       state.compressed = compressed_bucket(communicator, bucket.codec, state.view.count);
       if (!residuals) {
-        residuals.emplace(arenas[static_cast<std::size_t>(DType::kF32)]->bytes().size() /
-                          sizeof(float));
+        make_residuals();
       }
     }
     largest = std::max(largest, state.view.size_bytes());
@@ -122,6 +121,10 @@ void Session::Impl::install() {
     verify_copy = communicator.allocate(Bytes(static_cast<std::int64_t>(largest)));
   }
   open_step();
+}
+
+void Session::Impl::make_residuals() {
+  residuals.emplace(arenas[static_cast<std::size_t>(DType::kF32)]->bytes().size() / sizeof(float));
 }
 
 void Session::Impl::open_step() {

@@ -6,6 +6,8 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
+#include <vector>
 
 #include "stretto/base/buffer.hpp"
 #include "stretto/comm/communicator.hpp"
@@ -155,6 +157,20 @@ class Session {
   /// @throws Error kInvalidArgument: a step is open or not drained, none was finished, or it was
   ///         undone before.
   void undo_compression();
+
+  /// What codecs have not sent yet on this rank, for restore_compression() of a later Session:
+  /// every rank saves its own. Empty if no codec was ever installed. Between steps, drained.
+  /// @throws Error kInvalidArgument: a step is open or not drained.
+  [[nodiscard]] std::vector<std::byte> compression_state() const;
+  /// Takes up what an older job with the same tensors has saved, in place of what is there; the
+  /// next step is then, bit by bit, what it would have been there. `states`: at least this rank's
+  /// own; after a change of the number of ranks those of all older ranks (residual_state.hpp says
+  /// what becomes of them). Other buckets and other codecs may be installed. Nothing if they are
+  /// all empty. On every rank, between steps, drained.
+  /// @throws Error kParse: damaged; kMismatch: missing, or of other tensors; kInvalidArgument: a
+  /// step
+  ///         is open or not drained.
+  void restore_compression(std::span<const std::vector<std::byte>> states);
 
   /// Another way to cut the same tensors. What codecs have not sent yet is kept. Collective,
   /// between steps only; drains first.

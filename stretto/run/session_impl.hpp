@@ -49,6 +49,12 @@ struct Session::Impl {
   void open_step();
   [[nodiscard]] std::uint32_t mark() const noexcept { return step + 1; }
   [[nodiscard]] bool step_is_open() const;
+  void make_residuals();
+  /// Of the open step, in the count of codecs, which goes on where an older job has ended.
+  [[nodiscard]] std::uint32_t codec_step() const noexcept { return codec_steps_before + step; }
+
+  // session_state.cpp
+  void check_between_steps(const char* what) const;
   /// The step whose buckets these are.
   [[nodiscard]] std::uint32_t travelling() const noexcept {
     return unsettled.load(std::memory_order_relaxed) ? step - 1 : step;
@@ -110,6 +116,7 @@ struct Session::Impl {
   std::uint32_t next_in_order = 0;
   std::uint32_t verified = kNothing;
   std::uint32_t wait_name = 0;
+  std::uint32_t codec_steps_before = 0;  // of an older job, modulo 2^32: see codec_step()
   std::atomic<bool> unsettled{false};  // they are the last one's
   bool broken = false;
   bool can_undo = false;                                 // the last finished step's residuals

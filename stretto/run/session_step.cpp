@@ -83,7 +83,7 @@ void Session::Impl::launch(std::uint32_t b) noexcept {
                                         options.op,
                                         &*residuals,
                                         static_cast<std::size_t>(plan.buckets[b].begin),
-                                        step,
+                                        codec_step(),
                                         call);
       bucket.available = bucket.reduced;
     } else if (bucket.halves) {
