@@ -18,6 +18,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "codecs.hpp"
 #include "commands.hpp"
 #include "flags.hpp"
 #include "job.hpp"
@@ -26,6 +27,7 @@
 #include "result.hpp"
 #include "stretto/base/text.hpp"
 #include "stretto/comm/rank_environment.hpp"
+#include "stretto/measure/codec_rates.hpp"
 #include "stretto/measure/overlap.hpp"
 #include "stretto/measure/probe.hpp"
 #include "stretto/workload/emulation_check.hpp"
@@ -59,6 +61,7 @@ struct MeasureFlags {
   bool overlap = false;
   double compute_ratio = 1.0;
   bool no_fit = false;
+  std::string codec;
 };
 
 std::vector<std::string> split(const std::string& text, char separator) {
@@ -425,6 +428,14 @@ std::string run_rank(const MeasureFlags& flags,
   if (communicator.rank() != 0) {
     return {};
   }
+  if (!flags.codec.empty()) {
+    for (const CodecSpec& codec : codecs_from_flag("--codec", flags.codec)) {
+      result.codecs.push_back(measure_codec(codec));
+    }
+    if (result.machine) {
+      set_codecs(*result.machine, result.codecs);
+    }
+  }
   if (!flags.machine_out.empty() && result.machine) {
     write_file(flags.machine_out, to_json(*result.machine));
     result.files.push_back(flags.machine_out);
@@ -432,8 +443,48 @@ std::string run_rank(const MeasureFlags& flags,
   return flags.job.json ? measure_json(result) : rows.rest() + measure_end(result);
 }
 
+/// Codecs alone: one core, no ranks.
+int run_codecs(const MeasureFlags& flags, const Context& context) {
+  MeasureResult result;
+  result.arguments = context.arguments;
+  const std::vector<CodecSpec> codecs = codecs_from_flag("--codec", flags.codec);
+  if (!flags.machine_out.empty()) {
+    if (!std::filesystem::exists(flags.machine_out)) {
+      refuse("codecs are added to a machine that was measured, and there is no such file",
+             "-o",
+             flags.machine_out,
+             "a machine's file",
+             "Measure links and codecs at once: stretto measure all_reduce --codec " + flags.codec +
+                 " -o " + flags.machine_out);
+    }
+    result.machine = load_machine("-o", flags.machine_out);
+  }
+  for (const CodecSpec& codec : codecs) {
+    result.codecs.push_back(measure_codec(codec));
+  }
+  if (result.machine) {
+    set_codecs(*result.machine, result.codecs);
+    write_file(flags.machine_out, to_json(*result.machine));
+    result.files.push_back(flags.machine_out);
+  }
+  const std::string text =
+      flags.job.json ? codecs_json(result) : codec_table(result.codecs) + file_list(result.files);
+  if (flags.job.output.empty()) {
+    write_stdout(text);
+  } else {
+    write_file(flags.job.output, text);
+  }
+  return 0;
+}
+
 int run_measure(MeasureFlags flags, const Context& context) {
   resolve_o(flags);
+  if (!flags.codec.empty()) {
+    const std::vector<CodecSpec> readable = codecs_from_flag("--codec", flags.codec);
+    if (flags.op.empty()) {
+      return run_codecs(flags, context);
+    }
+  }
   if (flags.op.empty()) {
     refuse("no operation to measure",
            "OP",
@@ -552,6 +603,11 @@ void add_how(CLI::App& app, MeasureFlags& flags) {
       ->type_name("AxB");
   app.add_option("--machine-out", flags.machine_out, "Write what was fitted, for plan --machine")
       ->type_name("FILE");
+  app.add_option("--codec",
+                 flags.codec,
+                 "Codecs of gradients, with commas between, or all: rates of one core, ratio and "
+                 "error; without OP these alone, put into the machine of -o FILE")
+      ->type_name("CODEC");
   app.add_flag("--no-fit", flags.no_fit, "Do not measure the links");
 }
 
@@ -569,6 +625,7 @@ Action add_measure(CLI::App& app) {
       "  stretto measure all_reduce --emulate 4@1Gbit/s,50us -o machine.json\n"
       "  stretto measure all_gather -g 4 --algorithm direct,ring --buffers both\n"
       "  stretto measure all_reduce --overlap -b 1M -e 16M --json\n"
+      "  stretto measure --codec all -o machine.json\n"
       "  mpirun -n 4 stretto measure reduce_scatter -b 1M -e 64M");
   const auto flags = std::make_shared<MeasureFlags>();
   app.add_option("OP", flags->op, "What to measure");

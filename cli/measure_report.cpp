@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "codecs.hpp"
 #include "output.hpp"
 #include "stretto/base/error.hpp"
 #include "stretto/base/text.hpp"
@@ -377,6 +378,9 @@ std::string measure_end(const MeasureResult& result) {
   }
   text += footer(result) + fit_text(result);
   std::string machine_file;
+  if (!result.codecs.empty()) {
+    text += "\n" + codec_table(result.codecs);
+  }
   for (const std::string& file : result.files) {
     text += fmt::format("wrote {}\n", file);
     machine_file = file;
@@ -388,6 +392,34 @@ std::string measure_end(const MeasureResult& result) {
                         command_line(result.arguments) + " --machine-out machine.json");
   }
   return text;
+}
+
+namespace {
+
+ordered_json rates_json(const std::vector<CodecRate>& rates) {
+  ordered_json list = ordered_json::array();
+  for (const CodecRate& rate : rates) {
+    list.push_back({{"codec", to_string(rate.codec)},
+                    {"encode_bytes_per_s", rate.encode.value()},
+                    {"decode_bytes_per_s", rate.decode.value()},
+                    {"ratio", rate.ratio},
+                    {"error_ratio", rate.error}});
+  }
+  return list;
+}
+
+}  // namespace
+
+std::string codecs_json(const MeasureResult& result) {
+  const ordered_json document{
+      {"schema", "stretto.measure/1"},
+      {"version", kVersion},
+      {"arguments", result.arguments},
+      {"codecs", rates_json(result.codecs)},
+      {"machine",
+       result.machine ? ordered_json::parse(to_json(*result.machine)) : ordered_json(nullptr)},
+      {"files", result.files}};
+  return document.dump(2) + "\n";
 }
 
 std::string measure_json(const MeasureResult& result) {
@@ -422,6 +454,7 @@ std::string measure_json(const MeasureResult& result) {
       {"out_of_bounds", measurement.wrong()},
       {"average_busbw_bytes_per_s", measurement.mean_bus_bandwidth().value()},
       {"fit", fit_json(result)},
+      {"codecs", rates_json(result.codecs)},
       {"machine",
        result.machine ? ordered_json::parse(to_json(*result.machine)) : ordered_json(nullptr)},
       {"files", result.files}};

@@ -31,6 +31,7 @@ struct MeasureResult {
   std::vector<LevelProbe> probes;   ///< Empty on one rank, or when nothing was to be fitted.
   std::vector<CollectiveFit> fits;
   std::optional<Machine> machine;  ///< What probes and rows make; absent without probes.
+  std::vector<CodecRate> codecs;   ///< --codec
   std::vector<std::string> files;
   OverRanks over_ranks = OverRanks::kMean;
   bool one_clock = false;
@@ -45,6 +46,8 @@ struct MeasureResult {
 [[nodiscard]] std::string measure_end(const MeasureResult& result);
 /// Schema `stretto.measure/1`.
 [[nodiscard]] std::string measure_json(const MeasureResult& result);
+/// The same where nothing but codecs was measured.
+[[nodiscard]] std::string codecs_json(const MeasureResult& result);
 
 /// `f32` in the words of NCCL tests: `float`.
 [[nodiscard]] std::string nccl_type_name(DType dtype);

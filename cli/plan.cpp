@@ -18,6 +18,7 @@
 #include "output.hpp"
 #include "plan_input.hpp"
 #include "stretto/analyze/explain.hpp"
+#include "stretto/base/text.hpp"
 #include "stretto/plan/fixed_plans.hpp"
 #include "stretto/plan/planner.hpp"
 #include "stretto/plan/settings.hpp"
@@ -433,6 +434,27 @@ std::string layouts_of(const PlanFlags& flags, const Context& context) {
          "\n";
 }
 
+/// --compress is of the whole plan.
+void require_codec_fits(const PlanInput::Loaded& loaded) {
+  const auto refuse = [](std::string found, std::string expected) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {"these gradients cannot travel encoded",
+                 "--compress",
+                 std::move(found),
+                 std::move(expected),
+                 {}});
+  };
+  if (loaded.options.sharding != Sharding::kNone) {
+    refuse("sharded gradients (--zero)", "gradients that are all-reduced");
+  }
+  for (const ProfileTensor& tensor : loaded.profile.tensors) {
+    if (tensor.dtype != DType::kF32) {
+      refuse(fmt::format("tensor {} of {}", quote(tensor.name), to_string(tensor.dtype)),
+             "gradients of f32");
+    }
+  }
+}
+
 int run_plan(const PlanFlags& flags, const Context& context) {
   check_modes(flags);
   if (flags.layouts.wanted) {
@@ -444,14 +466,36 @@ int run_plan(const PlanFlags& flags, const Context& context) {
     }
     return 0;
   }
-  const PlanInput::Loaded loaded = flags.input.load(flags.json);
-  const PlanResult result = plan(loaded.profile, loaded.costs, loaded.options);
+  PlanInput::Loaded loaded = flags.input.load(flags.json);
+  const CodecSpec codec = flags.input.compress.uniform();
+  AutoCodecs codecs;
+  if (codec.lossy() || flags.input.compress.automatic()) {
+    require_codec_fits(loaded);
+  }
+  const CodecPolicy policy =
+      flags.input.compress.automatic() ? flags.input.compress.policy() : CodecPolicy{};
+  if (codec.lossy()) {  // the cut is then for exchanges with it
+    flags.input.price(loaded, {codec});
+    loaded.costs.all_reduce =
+        loaded.costs.codec(codec)->curve(std::max(Bytes(1), loaded.profile.bytes()));
+  }
+  PlanResult result = plan(loaded.profile, loaded.costs, loaded.options);
+  flags.input.compress.set(result.plan);
+  if (flags.input.compress.automatic()) {
+    flags.input.price(loaded, policy.allowed);
+    codecs.choice = plan_codecs(loaded.profile, loaded.costs, loaded.options, policy);
+  }
+  const bool chosen = !codecs.choice.buckets.empty();
   if (!flags.save_plan.empty()) {
-    write_file(flags.save_plan, to_json(result.plan));
+    write_file(flags.save_plan, to_json(chosen ? codecs.choice.plan : result.plan));
   }
   std::string text;
   if (flags.json) {
     ordered_json document = document_of(flags, context, loaded, result);
+    if (chosen) {
+      document["codecs"] = auto_codecs_json(codecs);
+      document["codecs"]["plan"] = ordered_json::parse(to_json(codecs.choice.plan));
+    }
     if (flags.sweep) {
       document["sweep"] = sweep_json(sweep_of(loaded));
     }
@@ -461,7 +505,8 @@ int run_plan(const PlanFlags& flags, const Context& context) {
     }
     text = document.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
   } else {
-    text = text_of(flags, context, loaded, result);
+    text = (chosen ? auto_codecs_text(codecs) + "\nwithout codecs: " : std::string()) +
+           text_of(flags, context, loaded, result);
   }
   if (flags.output.empty()) {
     write_stdout(text);

@@ -10,6 +10,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "codecs.hpp"
 #include "flags.hpp"
 #include "job.hpp"
 #include "output.hpp"
@@ -120,6 +121,10 @@ void PlanInput::add_to(CLI::App& app) {
   app.add_option("--prefetch", simulate.prefetch, "Buckets that --zero 3 gathers ahead (default 1)")
       ->check(CLI::Range(0, 1 << 20))
       ->type_name("N");
+  compress.add_to(
+      app,
+      "Codec of the gradients, with its time: int8, topk:0.01...; auto or auto:int8,...: "
+      "one of those, per bucket, where it pays");
   app.add_option("--accumulate", simulate.accumulate, "Passes per step; the last one communicates")
       ->check(CLI::Range(1, 1 << 20))
       ->type_name("N");
@@ -185,6 +190,21 @@ ExchangeCosts PlanInput::costs_on(const Machine& on,
     costs.compute_slowdown = slowdown;
   }
   return costs;
+}
+
+void PlanInput::price(Loaded& loaded, const std::vector<CodecSpec>& codecs) const {
+  if (codecs.empty()) {
+    return;
+  }
+  const PricedCodecs priced = price_codecs(loaded.machine ? &*loaded.machine : nullptr, codecs);
+  ExchangeCosts& costs = loaded.costs;
+  if (loaded.machine) {
+    set_codecs(*loaded.machine, priced.rates);
+    costs.codecs = costs_on(*loaded.machine, Algorithm::kDirect, loaded.profile).codecs;
+  } else {
+    costs.codecs = codec_costs(priced.rates, costs.all_reduce, costs.all_gather, costs.ranks);
+  }
+  loaded.costs_basis += "; " + priced.basis;
 }
 
 PlanInput::Loaded PlanInput::load(bool quiet) const {

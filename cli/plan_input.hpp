@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "app.hpp"
+#include "codecs.hpp"
 #include "stretto/analyze/certificate.hpp"
 #include "stretto/data/machine.hpp"
 #include "stretto/data/step_profile.hpp"
@@ -31,6 +32,7 @@ struct PlanInput {
   double slowdown = 0.0;
   int zero = 0;
   std::vector<std::string> rank_speed;
+  CompressFlags compress;
   SimulateOptions simulate;
 
   void add_to(CLI::App& app);
@@ -50,6 +52,9 @@ struct PlanInput {
     std::optional<Summary> measured;         ///< Of the trace, if it was one.
   };
   [[nodiscard]] Loaded load(bool quiet) const;
+
+  /// Gives these codecs a price: by the machine's rates, else by those measured here and now.
+  void price(Loaded& loaded, const std::vector<CodecSpec>& codecs) const;
 
   /// Costs of the loaded machine, as the what-ifs want it, with one algorithm.
   [[nodiscard]] ExchangeCosts costs_on(const Machine& on,

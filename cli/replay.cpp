@@ -56,7 +56,8 @@ std::string report(const ReplayFlags& flags,
                    const StepProfile& profile,
                    const ScheduleOptions::Resolved& resolved,
                    const Communicator& communicator,
-                   const ReplayResult& result) {
+                   const ReplayResult& result,
+                   const std::optional<AutoCodecs>& codecs) {
   const std::optional<Machine> machine = flags.job.machine();
   AnalyzeOptions analysis;
   analysis.samples_per_step = profile.batch * std::int64_t{communicator.size()};
@@ -86,6 +87,9 @@ std::string report(const ReplayFlags& flags,
     document["compute"] = flags.compute;
     document["values_checked"] = result.values_checked;
     add_compression(document, resolved.plan, result.compression);
+    if (codecs) {
+      document["codec_choice"] = auto_codecs_json(*codecs);
+    }
     return document.dump(2) + "\n";
   }
   return verdict(run, provenance) + "\n" + comparison_table({{run.name, run.summary}}) + "\n" +
@@ -98,10 +102,19 @@ std::string report(const ReplayFlags& flags,
                      profile.assumptions.empty() ? "" : ": ",
                      profile.assumptions) +
          compression_text(resolved.plan, result.compression) +
+         (codecs ? auto_codecs_text(*codecs) : std::string()) +
          (result.values_checked > 0
               ? fmt::format("{} reduced values looked at, all right\n", result.values_checked)
               : std::string()) +
          file_list(files) + other_schedule(context.arguments, run);
+}
+
+/// The profile with times as they will be replayed.
+StepProfile stretched(const ReplayFlags& flags, const StepProfile& profile) {
+  return scaled(profile,
+                flags.compute_s && profile.compute_end > Seconds(0)
+                    ? *flags.compute_s / profile.compute_end.count()
+                    : 1.0);
 }
 
 /// On an emulated machine buckets can be planned for the profile as it will be replayed.
@@ -110,18 +123,41 @@ ScheduleOptions::Resolved resolve(const ReplayFlags& flags, const StepProfile& p
   if (!machine || machine->ranks() < 2 || profile.bytes() == Bytes(0)) {
     return flags.schedule.resolve(tensors_of(profile));
   }
-  const double stretch = flags.compute_s && profile.compute_end > Seconds(0)
-                             ? *flags.compute_s / profile.compute_end.count()
-                             : 1.0;
   const Algorithm algorithm = flags.schedule.chosen_algorithm();
-  return flags.schedule.resolve(scaled(profile, stretch),
+  return flags.schedule.resolve(stretched(flags, profile),
                                 emulated_costs(*machine, algorithm, profile.bytes()),
                                 flags.schedule.simulated(*machine));
 }
 
+/// `--compress auto`: chosen on rank 0, tried by all.
+AutoCodecs set_codecs(Communicator& communicator,
+                      const ReplayFlags& flags,
+                      const StepProfile& profile,
+                      const Machine& machine,
+                      ReplayOptions& options) {
+  AutoCodecs codecs;
+  if (communicator.rank() == 0) {
+    const bool cut = flags.schedule.plan.empty() && flags.schedule.buckets.empty() &&
+                     options.session.schedule != Schedule::kSerial;
+    codecs = flags.schedule.choose_codecs(stretched(flags, profile), machine, options.plan, cut);
+  }
+  options.plan = try_codecs(
+      communicator, codecs, flags.schedule.compress.policy().least_gain, [&](const Plan& plan) {
+        constexpr std::uint32_t kSteps = 5;
+        ReplayOptions brief = options;
+        brief.plan = plan;
+        brief.steps = kSteps;
+        brief.warmup = 1;
+        brief.on_progress = progress_line(communicator, "trying codecs", flags.job.json);
+        const ReplayResult result = replay(communicator, profile, brief);
+        return communicator.rank() == 0 ? analyze(result.timeline).step : Seconds(0);
+      });
+  return codecs;
+}
+
 int run_replay(const ReplayFlags& flags, const Context& context) {
   const StepProfile profile = load_profile(flags.profile, flags.device);
-  const ScheduleOptions::Resolved resolved = resolve(flags, profile);
+  ScheduleOptions::Resolved resolved = resolve(flags, profile);
   (void)flags.artifacts.one_rank_step();
   ReplayOptions options;
   options.plan = resolved.plan;
@@ -132,12 +168,22 @@ int run_replay(const ReplayFlags& flags, const Context& context) {
   if (flags.compute_s) {
     options.compute = Seconds(*flags.compute_s);
   }
+  const bool automatic = flags.schedule.compress.automatic();
+  const std::optional<Machine> known = flags.schedule.machine_for_auto(flags.job.machine());
+  if (automatic && !known) {
+    flags.schedule.refuse_auto_codecs();
+  }
   return run_job(flags.job, context.arguments, [&](Communicator& communicator) {
     flags.schedule.choose_algorithms(communicator, flags.job.machine());
+    std::optional<AutoCodecs> codecs;
+    if (automatic) {
+      codecs = set_codecs(communicator, flags, profile, *known, options);
+      resolved.plan = options.plan;
+    }
     options.on_progress = progress_line(communicator, resolved.name, flags.job.json);
     const ReplayResult result = replay(communicator, profile, options);
     return communicator.rank() == 0
-               ? report(flags, context, profile, resolved, communicator, result)
+               ? report(flags, context, profile, resolved, communicator, result, codecs)
                : std::string();
   });
 }

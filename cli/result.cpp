@@ -17,6 +17,7 @@
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
+#include "codecs.hpp"
 #include "output.hpp"
 #include "stretto/report/report.hpp"
 #include "version.hpp"
@@ -167,18 +168,15 @@ std::string file_list(const std::vector<std::string>& files) {
 
 namespace {
 
-/// The codecs of a plan, each once, and how many steps their counters are of.
-std::vector<std::string> codecs_of(const Plan& plan) {
-  std::vector<std::string> codecs;
-  for (const Bucket& bucket : plan.buckets) {
-    std::string codec = to_string(bucket.codec);
-    if (bucket.codec.lossy() && std::find(codecs.begin(), codecs.end(), codec) == codecs.end()) {
-      codecs.push_back(std::move(codec));
-    }
+std::vector<std::string> codec_names(const Plan& plan) {
+  std::vector<std::string> names;
+  for (const CodecSpec& codec : codecs_of(plan)) {
+    names.push_back(to_string(codec));
   }
-  return codecs;
+  return names;
 }
 
+/// How many steps the counters are of.
 double steps_of(const Plan& plan, const Session::Compression& done) {
   const auto buckets = std::count_if(plan.buckets.begin(),
                                      plan.buckets.end(),
@@ -199,7 +197,7 @@ bool compresses(const Plan& plan) {
 }
 
 std::string compression_text(const Plan& plan, const Session::Compression& done) {
-  const std::vector<std::string> codecs = codecs_of(plan);
+  const std::vector<std::string> codecs = codec_names(plan);
   const CodecCounters& counters = done.counters;
   if (codecs.empty()) {
     return "";
@@ -226,7 +224,7 @@ std::string compression_text(const Plan& plan, const Session::Compression& done)
 }
 
 void add_compression(ordered_json& document, const Plan& plan, const Session::Compression& done) {
-  const std::vector<std::string> codecs = codecs_of(plan);
+  const std::vector<std::string> codecs = codec_names(plan);
   if (codecs.empty()) {
     return;
   }

@@ -71,12 +71,11 @@ void ScheduleOptions::add_to(CLI::App& app) {
   app.add_option("--machine", machine, "What --algorithm auto reckons with; else --emulate's")
       ->type_name("M");
   app.add_flag("--explain", explain, "Say which algorithm --algorithm auto takes, and why");
-  app.add_option("--compress",
-                 compress,
-                 "Codec of the gradients: none (default), fp16, bf16, int8, int4, onebit, "
-                 "topk:0.01, threshold:3rms, randomk:0.1... All but none lose something: see "
-                 "docs/compression.md")
-      ->type_name("CODEC");
+  compress.add_to(app,
+                  "Codec of the gradients: none (default), fp16, bf16, int8, int4, onebit, "
+                  "topk:0.01, threshold:3rms, randomk:0.1...; auto or auto:int8,topk:0.01: one of "
+                  "those, per bucket, where it pays. All but none lose something: see "
+                  "docs/compression.md");
   app.add_option("--streams", streams, "Buckets on the wire at once (default 1; 0 = all)")
       ->check(CLI::Range(0, 4096))
       ->type_name("N");
@@ -110,16 +109,21 @@ ScheduleOptions::Resolved ScheduleOptions::resolve(const StepProfile& profile,
   other.buckets = "4M";
   Resolved resolved = other.resolve_rule(tensors_of(profile));
   const Algorithm chosen = chosen_algorithm();
-  resolved.plan = stretto::plan(profile, costs, options).plan;
+  // The cut is for exchanges with the codec, where their price is known.
+  ExchangeCosts with_codec = costs;
+  if (const CodecCost* const cost = costs.codec(compress.uniform())) {
+    with_codec.all_reduce = cost->curve(std::max(Bytes(1), profile.bytes()));
+  }
+  resolved.plan = stretto::plan(profile, with_codec, options).plan;
   for (Bucket& bucket : resolved.plan.buckets) {
     bucket.algorithm = chosen;
   }
-  set_codecs(resolved.plan);
+  compress.set(resolved.plan);
   resolved.name = fmt::format("{}, {} planned {}{}",
                               schedule,
                               resolved.plan.buckets.size(),
                               resolved.plan.buckets.size() == 1 ? "bucket" : "buckets",
-                              compress.empty() ? "" : ", " + compress);
+                              compress.codec.empty() ? "" : ", " + compress.codec);
   return resolved;
 }
 
@@ -156,34 +160,12 @@ ScheduleOptions::Resolved ScheduleOptions::resolve_rule(
       bucket.algorithm = chosen;
     }
   }
-  set_codecs(resolved.plan);
+  compress.set(resolved.plan);
   resolved.name = rule.empty() ? schedule : fmt::format("{}, {}", schedule, rule);
-  if (!compress.empty()) {
-    resolved.name += ", " + compress;
+  if (!compress.codec.empty()) {
+    resolved.name += ", " + compress.codec;
   }
   return resolved;
-}
-
-void ScheduleOptions::set_codecs(Plan& of) const {
-  if (compress.empty()) {
-    return;
-  }
-  const CodecSpec codec = from_flag("--compress", [&] { return parse_codec(compress); });
-  bool any = false;
-  for (Bucket& bucket : of.buckets) {
-    if (bucket.dtype == DType::kF32) {
-      bucket.codec = codec;
-      any = true;
-    }
-  }
-  if (codec.lossy() && !any) {
-    throw Error(ErrorCode::kInvalidArgument,
-                {"there is nothing to compress",
-                 "--compress",
-                 "no gradient of f32",
-                 "gradients of f32",
-                 "Leave --compress out"});
-  }
 }
 
 ExchangeCosts emulated_costs(const Machine& machine, Algorithm algorithm, Bytes most) {
@@ -242,7 +224,8 @@ void ScheduleOptions::choose_algorithms(Communicator& communicator,
                  "With --emulate the algorithm is chosen for the emulated machine"});
   }
   const std::optional<Machine> found = machine_for_auto(emulated);
-  if ((explain || !machine.empty()) && !(automatic && found)) {
+  const bool for_codecs = compress.automatic() && !explain;
+  if ((explain || !machine.empty()) && !(automatic && found) && !for_codecs) {
     throw Error(
         ErrorCode::kInvalidArgument,
         {"an algorithm is chosen by itself where that is asked for and a machine is known",
@@ -252,7 +235,7 @@ void ScheduleOptions::choose_algorithms(Communicator& communicator,
          "--algorithm auto with --machine M or --emulate M",
          "stretto measure writes such a machine"});
   }
-  if (!automatic || !found) {
+  if (!found || (!automatic && !for_codecs)) {
     return;
   }
   if (found->ranks() != communicator.size()) {
@@ -262,6 +245,9 @@ void ScheduleOptions::choose_algorithms(Communicator& communicator,
                  std::to_string(found->ranks()),
                  std::to_string(communicator.size()),
                  "Measure with as many ranks as you train with"});
+  }
+  if (!automatic) {
+    return;
   }
   // Rank 0's: another table on another rank would be another algorithm.
   const Machine agreed =
@@ -297,6 +283,39 @@ StepProfile measured_profile(const Timeline& timeline, const std::vector<TensorS
   }
   profile.tensors = std::move(in_order);
   return profile;
+}
+
+void ScheduleOptions::refuse_auto_codecs() const {
+  throw Error(ErrorCode::kInvalidArgument,
+              {"whether a codec pays depends on the link",
+               "--compress " + compress.codec,
+               "no machine",
+               "--machine M or --emulate M",
+               "stretto measure all_reduce --codec all -o machine.json measures this one"});
+}
+
+AutoCodecs ScheduleOptions::choose_codecs(const StepProfile& profile,
+                                          const Machine& on,
+                                          const Plan& buckets_of,
+                                          bool cut) const {
+  const CodecPolicy policy = compress.policy();
+  Machine priced = on;
+  stretto::cli::set_codecs(priced, price_codecs(&on, policy.allowed).rates);
+  const ExchangeCosts costs = emulated_costs(priced, chosen_algorithm(), profile.bytes());
+  SimulateOptions options = simulated(on);
+  options.schedule = chosen_schedule();
+  AutoCodecs codecs;
+  codecs.choice = cut ? plan_codecs(profile, costs, options, policy)
+                      : stretto::choose_codecs(profile, costs, buckets_of, options, policy);
+  for (Bucket& bucket : codecs.choice.plan.buckets) {
+    if (cut) {
+      bucket.algorithm = chosen_algorithm();
+    }
+    if (bucket.codec.lossy()) {
+      bucket.algorithm = Algorithm::kDirect;
+    }
+  }
+  return codecs;
 }
 
 Plan plan_measured(Communicator& communicator,

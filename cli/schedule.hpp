@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "app.hpp"
+#include "codecs.hpp"
 #include "stretto/comm/communicator.hpp"
 #include "stretto/data/machine.hpp"
 #include "stretto/data/plan.hpp"
@@ -24,7 +25,7 @@ struct ScheduleOptions {
   std::string plan;
   std::string algorithm;  ///< Empty: as the plan says, else direct.
   std::string machine;
-  std::string compress;  ///< Empty: as the plan says, else none.
+  CompressFlags compress;
   bool explain = false;
   int streams = 1;
   std::uint32_t verify = 0;
@@ -50,9 +51,14 @@ struct ScheduleOptions {
   [[nodiscard]] Algorithm chosen_algorithm() const;
   /// What the planner is to reckon with when these flags run on an emulated machine.
   [[nodiscard]] SimulateOptions simulated(const Machine& emulated) const;
-  /// Gives the codec of `--compress` to all buckets of f32.
-  /// @throws Error kInvalidArgument: no such codec, or no such bucket.
-  void set_codecs(Plan& of) const;
+  /// Where no machine is known. @throws Error kInvalidArgument.
+  [[noreturn]] void refuse_auto_codecs() const;
+  /// For `--compress auto`, on rank 0: the codecs of a plan's buckets on a machine, or, if they may
+  /// be `cut` anew, of the best ones. Measures the codecs that the machine has no rates of.
+  [[nodiscard]] AutoCodecs choose_codecs(const StepProfile& profile,
+                                         const Machine& on,
+                                         const Plan& buckets_of,
+                                         bool cut) const;
   /// The machine that `--algorithm auto` reckons with: `--machine`, else the emulated one.
   [[nodiscard]] std::optional<Machine> machine_for_auto(
       const std::optional<Machine>& emulated) const;

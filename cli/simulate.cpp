@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "codecs.hpp"
 #include "commands.hpp"
 #include "output.hpp"
 #include "plan_input.hpp"
@@ -91,14 +92,31 @@ int run_simulate(const SimulateFlags& flags, const Context& context) {
     write_stdout(validation_of(flags, context));
     return 0;
   }
-  const PlanInput::Loaded loaded = flags.input.load(flags.json);
+  PlanInput::Loaded loaded = flags.input.load(flags.json);
   ScheduleOptions schedule;
   schedule.schedule = flags.input.schedule;
   schedule.buckets = flags.buckets;
   schedule.plan = flags.plan;
+  schedule.compress = flags.input.compress;
   schedule.streams = loaded.options.streams;
-  const ScheduleOptions::Resolved resolved =
+  const CodecSpec codec = flags.input.compress.uniform();
+  if (codec.lossy()) {
+    flags.input.price(loaded, {codec});
+  }
+  ScheduleOptions::Resolved resolved =
       schedule.resolve(loaded.profile, loaded.costs, loaded.options);
+  std::string why;
+  if (flags.input.compress.automatic()) {
+    const CodecPolicy policy = flags.input.compress.policy();
+    flags.input.price(loaded, policy.allowed);
+    AutoCodecs codecs;
+    codecs.choice =
+        choose_codecs(loaded.profile, loaded.costs, resolved.plan, loaded.options, policy);
+    resolved.plan = codecs.choice.plan;
+    why = "\n" + auto_codecs_text(codecs);
+  } else if (!codec.lossy()) {
+    flags.input.price(loaded, codecs_of(resolved.plan));
+  }
   const auto begin = std::chrono::steady_clock::now();
   const Simulation simulation =
       simulate(loaded.profile, loaded.costs, resolved.plan, loaded.options);
@@ -113,7 +131,10 @@ int run_simulate(const SimulateFlags& flags, const Context& context) {
   analysis.one_rank_step = flags.artifacts.one_rank_step();
   Summary summary = analyze(simulation.timeline, analysis);
   // Of the model, and not of what was simulated: no plan, this one neither, is quicker.
-  summary.bound = std::min(summary.step, plan(loaded.profile, loaded.costs, loaded.options).bound);
+  if (!compresses(resolved.plan)) {
+    summary.bound =
+        std::min(summary.step, plan(loaded.profile, loaded.costs, loaded.options).bound);
+  }
   const std::vector<std::string> files = flags.artifacts.write(simulation.timeline, resolved.plan);
   std::string text;
   if (flags.json) {
@@ -142,7 +163,7 @@ int run_simulate(const SimulateFlags& flags, const Context& context) {
                        format(summary.exposed),
                        simulation.events,
                        format(elapsed)) +
-           text_timeline(simulation.timeline, drawing) + "\n" + text_summary(summary) +
+           text_timeline(simulation.timeline, drawing) + "\n" + text_summary(summary) + why +
            fmt::format("\nprofile: {}, {}\nmachine: {}\n",
                        to_string(loaded.profile.basis),
                        loaded.profile.assumptions,

@@ -43,7 +43,8 @@ std::string report(const TrainFlags& flags,
                    const Context& context,
                    const ScheduleOptions::Resolved& resolved,
                    const Communicator& communicator,
-                   const TrainResult& result) {
+                   const TrainResult& result,
+                   const std::optional<AutoCodecs>& codecs) {
   const std::optional<Machine> machine = flags.job.machine();
   AnalyzeOptions analysis;
   analysis.samples_per_step =
@@ -73,10 +74,14 @@ std::string report(const TrainFlags& flags,
     document["kernels"] = result.kernels;
     document["optimizer_state_bytes"] = result.optimizer_bytes;
     add_compression(document, resolved.plan, result.compression);
+    if (codecs) {
+      document["codec_choice"] = auto_codecs_json(*codecs);
+    }
     return document.dump(2) + "\n";
   }
   return verdict(run, provenance) + "\n" + comparison_table({{run.name, run.summary}}) + "\n" +
          text_summary(run.summary) + "\n" + compression_text(resolved.plan, result.compression) +
+         (codecs ? auto_codecs_text(*codecs) : std::string()) +
          fmt::format("{}, {} of state on this rank\n",
                      to_string(flags.train.optimizer.kind),
                      format(Bytes(static_cast<std::int64_t>(result.optimizer_bytes)))) +
@@ -86,24 +91,57 @@ std::string report(const TrainFlags& flags,
               : other_schedule(context.arguments, run));
 }
 
-/// Buckets planned for the step as a few serial steps measure it, on the emulated machine.
-Plan measure_and_plan(Communicator& communicator,
-                      const Dataset& dataset,
-                      const TrainFlags& flags,
-                      const Machine& machine) {
-  constexpr std::uint32_t kMeasuredSteps = 5;
+/// A few steps from the beginning, for their times only.
+TrainResult train_briefly(Communicator& communicator,
+                          const Dataset& dataset,
+                          const TrainFlags& flags,
+                          const Plan& plan,
+                          Schedule schedule,
+                          const char* what) {
+  constexpr std::uint32_t kSteps = 5;
   TrainOptions options = flags.train;
-  const std::vector<TensorSpec> tensors = mlp_tensors(options.widths);
-  options.plan = single_bucket_plan(tensors);
-  options.session.schedule = Schedule::kSerial;
+  options.plan = plan;
+  options.session.schedule = schedule;
   // Updates belong to the step that is measured, and cost what they cost unclipped.
   options.session.shard_optimizer = false;
   options.clip_norm = 0.0;
-  options.steps = kMeasuredSteps;
-  options.warmup = std::min(options.warmup, kMeasuredSteps);
-  options.on_progress = progress_line(communicator, "measuring the step", flags.job.json);
-  const TrainResult measured = train(communicator, dataset, options);
-  return plan_measured(communicator, measured.timeline, tensors, machine, flags.schedule);
+  options.steps = kSteps;
+  options.warmup = std::min(options.warmup, kSteps);
+  options.on_progress = progress_line(communicator, what, flags.job.json);
+  return train(communicator, dataset, options);
+}
+
+/// The timeline of a few serial steps, on rank 0: what plans are made of.
+Timeline measure_step(Communicator& communicator, const Dataset& dataset, const TrainFlags& flags) {
+  return train_briefly(communicator,
+                       dataset,
+                       flags,
+                       single_bucket_plan(mlp_tensors(flags.train.widths)),
+                       Schedule::kSerial,
+                       "measuring the step")
+      .timeline;
+}
+
+/// `--compress auto`: chosen on rank 0, tried by all.
+AutoCodecs set_codecs(Communicator& communicator,
+                      const Dataset& dataset,
+                      TrainFlags& flags,
+                      const Timeline& measured,
+                      const Machine& machine,
+                      bool cut) {
+  AutoCodecs codecs;
+  if (communicator.rank() == 0) {
+    const StepProfile profile = measured_profile(measured, mlp_tensors(flags.train.widths));
+    codecs = flags.schedule.choose_codecs(profile, machine, flags.train.plan, cut);
+  }
+  const Schedule schedule = flags.train.session.schedule;
+  flags.train.plan = try_codecs(
+      communicator, codecs, flags.schedule.compress.policy().least_gain, [&](const Plan& plan) {
+        const TrainResult result =
+            train_briefly(communicator, dataset, flags, plan, schedule, "trying codecs");
+        return communicator.rank() == 0 ? analyze(result.timeline).step : Seconds(0);
+      });
+  return codecs;
 }
 
 int run_train(TrainFlags flags, const Context& context) {
@@ -139,17 +177,31 @@ int run_train(TrainFlags flags, const Context& context) {
   flags.train.session = resolved.session;
   flags.train.steps = flags.schedule.steps;
   flags.train.warmup = flags.schedule.warmup;
+  const bool automatic = flags.schedule.compress.automatic();
+  const std::optional<Machine> known = flags.schedule.machine_for_auto(machine);
+  if (automatic && !known) {
+    flags.schedule.refuse_auto_codecs();
+  }
   return run_job(flags.job, context.arguments, [&](Communicator& communicator) {
     const Dataset dataset = load_fashion_mnist(flags.data);
     flags.schedule.choose_algorithms(communicator, machine);
-    if (plans) {
-      resolved.plan = measure_and_plan(communicator, dataset, flags, *machine);
-      flags.schedule.set_codecs(resolved.plan);
-      flags.train.plan = resolved.plan;
+    Timeline measured;
+    if (plans || automatic) {
+      measured = measure_step(communicator, dataset, flags);
     }
+    if (plans) {
+      flags.train.plan = plan_measured(
+          communicator, measured, mlp_tensors(flags.train.widths), *machine, flags.schedule);
+      flags.schedule.compress.set(flags.train.plan);
+    }
+    std::optional<AutoCodecs> codecs;
+    if (automatic) {
+      codecs = set_codecs(communicator, dataset, flags, measured, *known, plans);
+    }
+    resolved.plan = flags.train.plan;
     flags.train.on_progress = progress_line(communicator, resolved.name, flags.job.json);
     const TrainResult result = train(communicator, dataset, flags.train);
-    return communicator.rank() == 0 ? report(flags, context, resolved, communicator, result)
+    return communicator.rank() == 0 ? report(flags, context, resolved, communicator, result, codecs)
                                     : std::string();
   });
 }

@@ -90,17 +90,17 @@ std::unique_ptr<CompressedBucket> compressed_bucket(Communicator& communicator,
                  "Cut it into several buckets."});
   }
   std::unique_ptr<CompressedBucket> bucket;
-  switch (codec.kind) {
-    case CodecKind::kNone:
-      throw Error(ErrorCode::kInvalidArgument, "a bucket without codec is not compressed");
-    case CodecKind::kTopK:
-    case CodecKind::kThreshold:
+  if (!codec.lossy()) {
+    throw Error(ErrorCode::kInvalidArgument, "a bucket without codec is not compressed");
+  }
+  switch (exchange_of(codec)) {
+    case CodecExchange::kGather:
       bucket = detail::gather_exchange(communicator, codec, count);
       break;
-    case CodecKind::kRandomK:
+    case CodecExchange::kAdditive:
       bucket = detail::random_k_exchange(communicator, codec, count);
       break;
-    default:
+    case CodecExchange::kTwoShot:
       bucket = detail::two_shot_exchange(communicator, codec, count);
       break;
   }

@@ -14,6 +14,9 @@
 /// n bytes of gradients, w(n) of their encoding, latency a, seconds per byte b.
 namespace stretto::detail {
 
+/// Of codecs that send every element.
+[[nodiscard]] BlockFormat format_of(const CodecSpec& codec) noexcept;
+
 /// Parts by direct exchange, the sums of parts by direct exchange: 2 a + 2 (P-1)/P w(n) b, and two
 /// losses whatever P is. Both are fed back, each where it arose.
 [[nodiscard]] std::unique_ptr<CompressedBucket> two_shot_exchange(Communicator& communicator,

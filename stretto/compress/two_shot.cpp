@@ -16,21 +16,6 @@ namespace {
 // steps. A multiple of every block, so that a part's chunks are encoded as the part would be.
 constexpr std::size_t kChunk = std::size_t{64} << 10;
 
-BlockFormat format_of(const CodecSpec& codec) {
-  switch (codec.kind) {
-    case CodecKind::kFp16:
-      return BlockFormat::kFp16;
-    case CodecKind::kBf16:
-      return BlockFormat::kBf16;
-    case CodecKind::kInt4:
-      return codec.stochastic ? BlockFormat::kInt4Stochastic : BlockFormat::kInt4;
-    case CodecKind::kOneBit:
-      return BlockFormat::kOneBit;
-    default:
-      return codec.stochastic ? BlockFormat::kInt8Stochastic : BlockFormat::kInt8;
-  }
-}
-
 std::size_t index_of(int n) {
   return static_cast<std::size_t>(n);
 }
@@ -275,6 +260,21 @@ class TwoShot final : public CompressedBucket {
 };
 
 }  // namespace
+
+BlockFormat format_of(const CodecSpec& codec) noexcept {
+  switch (codec.kind) {
+    case CodecKind::kFp16:
+      return BlockFormat::kFp16;
+    case CodecKind::kBf16:
+      return BlockFormat::kBf16;
+    case CodecKind::kInt4:
+      return codec.stochastic ? BlockFormat::kInt4Stochastic : BlockFormat::kInt4;
+    case CodecKind::kOneBit:
+      return BlockFormat::kOneBit;
+    default:
+      return codec.stochastic ? BlockFormat::kInt8Stochastic : BlockFormat::kInt8;
+  }
+}
 
 std::unique_ptr<CompressedBucket> two_shot_exchange(Communicator& communicator,
                                                     const CodecSpec& codec,

@@ -122,6 +122,18 @@ std::size_t CodecSpec::chosen_of(std::size_t elements) const noexcept {
   return std::clamp<std::size_t>(static_cast<std::size_t>(wanted), 1, elements);
 }
 
+CodecExchange exchange_of(const CodecSpec& codec) noexcept {
+  switch (codec.kind) {
+    case CodecKind::kTopK:
+    case CodecKind::kThreshold:
+      return CodecExchange::kGather;
+    case CodecKind::kRandomK:
+      return CodecExchange::kAdditive;
+    default:
+      return CodecExchange::kTwoShot;
+  }
+}
+
 std::string to_string(const CodecSpec& codec) {
   const auto index = static_cast<std::size_t>(codec.kind);
   std::string text(index < kNames.size() ? kNames.at(index) : "unknown");

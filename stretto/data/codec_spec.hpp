@@ -45,6 +45,14 @@ struct CodecSpec {
   friend bool operator==(const CodecSpec&, const CodecSpec&) = default;
 };
 
+/// How what ranks encoded becomes one sum: docs/compression.md.
+enum class CodecExchange : std::uint8_t {
+  kTwoShot,   ///< Parts, then sums of parts, encoded each time.
+  kGather,    ///< Everything to everybody.
+  kAdditive,  ///< What is encoded takes part in an all-reduce.
+};
+[[nodiscard]] CodecExchange exchange_of(const CodecSpec& codec) noexcept;
+
 /// `none`, `fp16`, `bf16`, `int8`, `int8:stochastic`, `int4`, `onebit`, `topk:0.01` (a part),
 /// `topk:1000` (elements), `topk:1%`, `threshold:0.001`, `threshold:3rms`, `randomk:0.1`; and
 /// `:nofeedback` at the end of those that have error feedback.

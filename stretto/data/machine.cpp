@@ -75,6 +75,17 @@ std::string to_json(const Machine& machine) {
   if (machine.reduction.value() > 0.0) {
     document["reduction_bytes_per_s"] = machine.reduction.value();
   }
+  if (!machine.codecs.empty()) {
+    ordered_json codecs = ordered_json::array();
+    for (const CodecRate& rate : machine.codecs) {
+      codecs.push_back(ordered_json{{"codec", to_string(rate.codec)},
+                                    {"encode_bytes_per_s", rate.encode.value()},
+                                    {"decode_bytes_per_s", rate.decode.value()},
+                                    {"ratio", rate.ratio},
+                                    {"error_ratio", rate.error}});
+    }
+    document["codecs"] = std::move(codecs);
+  }
   if (!machine.curves.empty()) {
     ordered_json curves = ordered_json::array();
     for (const CollectiveCurve& curve : machine.curves) {
@@ -154,6 +165,29 @@ CollectiveCurve read_curve(const JsonValue& json, int machine_ranks) {
   return curve;
 }
 
+double above_zero(const JsonValue& json) {
+  const double value = json.number();
+  if (value == 0.0) {
+    json.fail_type("a number above zero");
+  }
+  return value;
+}
+
+CodecRate read_codec(const JsonValue& json) {
+  json.allow_only({"codec", "encode_bytes_per_s", "decode_bytes_per_s", "ratio", "error_ratio"});
+  CodecRate rate;
+  const JsonValue codec = json.at("codec");
+  rate.codec = codec.located([&] { return parse_codec(codec.text()); });
+  if (!rate.codec.lossy()) {
+    codec.fail_type("a codec; without one nothing is encoded");
+  }
+  rate.encode = BytesPerSecond(above_zero(json.at("encode_bytes_per_s")));
+  rate.decode = BytesPerSecond(above_zero(json.at("decode_bytes_per_s")));
+  rate.ratio = above_zero(json.at("ratio"));
+  rate.error = json.at("error_ratio").number();
+  return rate;
+}
+
 }  // namespace
 
 Machine machine_from_json(std::string_view text, std::string_view where) {
@@ -167,6 +201,7 @@ Machine machine_from_json(std::string_view text, std::string_view where) {
                    "levels",
                    "compute_slowdown",
                    "reduction_bytes_per_s",
+                   "codecs",
                    "curves"});
   Machine machine;
   machine.name = root.at("name").text();
@@ -193,6 +228,16 @@ Machine machine_from_json(std::string_view text, std::string_view where) {
   }
   if (const auto reduction = root.find("reduction_bytes_per_s")) {
     machine.reduction = BytesPerSecond(reduction->number());
+  }
+  if (const auto codecs = root.find("codecs")) {
+    for (const JsonValue& json : codecs->elements()) {
+      machine.codecs.push_back(read_codec(json));
+      for (std::size_t i = 0; i + 1 < machine.codecs.size(); ++i) {
+        if (machine.codecs[i].codec == machine.codecs.back().codec) {
+          json.fail_type("each codec once");
+        }
+      }
+    }
   }
   if (const auto curves = root.find("curves")) {
     for (const JsonValue& json : curves->elements()) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "stretto/base/units.hpp"
+#include "stretto/data/codec_spec.hpp"
 #include "stretto/data/collective.hpp"
 
 namespace stretto {
@@ -37,6 +38,15 @@ struct CollectiveCurve {
   std::vector<CurvePoint> points;  ///< Sizes increase; times need not (libraries switch protocol).
 };
 
+/// What one codec was measured to do on one core. Rates are of the gradients, 4 bytes an element.
+struct CodecRate {
+  CodecSpec codec;
+  BytesPerSecond encode{};  ///< Error feedback included, if the codec has it.
+  BytesPerSecond decode{};  ///< Of one rank's encoding, added to a sum.
+  double ratio = 1.0;       ///< Bytes of gradients for one byte encoded.
+  double error = 0.0;       ///< |c - D(Q(c))| / |c| once, of normal gradients.
+};
+
 /// How a machine communicates. Ranks are numbered innermost first: with levels of 4 and 2, ranks
 /// 0-3 share a node.
 struct Machine {
@@ -47,7 +57,8 @@ struct Machine {
   std::vector<CollectiveCurve> curves;  ///< Count for more than what latency and bandwidth say.
   /// How much longer compute takes while communication runs beside it: 1.1 is a tenth longer.
   double compute_slowdown = 1.0;
-  BytesPerSecond reduction{};  ///< At which one rank adds; 0: adding takes no time of its own.
+  BytesPerSecond reduction{};     ///< At which one rank adds; 0: adding takes no time of its own.
+  std::vector<CodecRate> codecs;  ///< Those that were measured, each once.
 
   /// Product of the group sizes.
   [[nodiscard]] int ranks() const noexcept;

@@ -184,14 +184,6 @@ std::vector<Alternative> alternatives_of(const StepProfile& profile,
   return alternatives;
 }
 
-ExchangeCosts scaled(const ExchangeCosts& costs, const Scenario& scenario) {
-  ExchangeCosts result = costs;
-  result.all_reduce = costs.all_reduce.scaled(scenario.latency, scenario.per_byte);
-  result.reduce_scatter = costs.reduce_scatter.scaled(scenario.latency, scenario.per_byte);
-  result.all_gather = costs.all_gather.scaled(scenario.latency, scenario.per_byte);
-  return result;
-}
-
 struct Candidate {
   Plan plan;
   Seconds step{};
@@ -307,7 +299,7 @@ PlanResult plan(const StepProfile& profile,
   result.alternatives = alternatives_of(profile, costs, options, evaluate);
   for (const Scenario& scenario : kScenarios) {
     const StepProfile then = scaled(profile, scenario.compute);
-    const ExchangeCosts costs_then = scaled(costs, scenario);
+    const ExchangeCosts costs_then = scaled(costs, scenario.latency, scenario.per_byte);
     const Evaluator evaluate_then(then, costs_then, options);
     const Seconds step = evaluate_then.step(best.plan);
     const Seconds other = best_plan(then, costs_then, options, evaluate_then).step;

@@ -1,8 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "stretto/simulate/collective_cost.hpp"
 #include "stretto/simulate/simulate.hpp"
 
 namespace stretto {
+
+const CodecCost* ExchangeCosts::codec(const CodecSpec& codec) const noexcept {
+  const auto found = std::find_if(
+      codecs.begin(), codecs.end(), [&](const CodecCost& cost) { return cost.codec() == codec; });
+  return found == codecs.end() ? nullptr : &*found;
+}
 
 ExchangeCosts exchange_costs(const Machine& machine, Algorithm algorithm, Bytes most) {
   ExchangeCosts costs;
@@ -19,12 +27,26 @@ ExchangeCosts exchange_costs(const Machine& machine, Algorithm algorithm, Bytes 
     costs.reduce_scatter = half(Collective::kReduceScatter);
     costs.all_gather = half(Collective::kAllGather);
   }
+  if (!machine.codecs.empty()) {
+    // What ranks encoded goes directly from each to each.
+    ExchangeTime reduced;
+    ExchangeTime gathered;
+    if (costs.ranks > 1) {
+      const Bytes all(most.count() * costs.ranks);
+      reduced = exchange_time(machine, Collective::kAllReduce, Algorithm::kDirect, most);
+      gathered = exchange_time(machine, Collective::kAllGather, Algorithm::kDirect, all);
+    }
+    costs.codecs = codec_costs(machine.codecs, reduced, gathered, costs.ranks);
+  }
   return costs;
 }
 
 ExchangeCosts scaled(ExchangeCosts costs, double latency, double seconds_per_byte) {
   for (ExchangeTime* time : {&costs.all_reduce, &costs.reduce_scatter, &costs.all_gather}) {
     *time = time->scaled(latency, seconds_per_byte);
+  }
+  for (CodecCost& cost : costs.codecs) {
+    cost = cost.scaled(latency, seconds_per_byte);
   }
   return costs;
 }

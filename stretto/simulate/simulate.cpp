@@ -79,7 +79,10 @@ void check(const SimulateOptions& options, const ExchangeCosts& costs) {
   }
 }
 
-void check(const StepProfile& profile, const Plan& plan) {
+void check(const StepProfile& profile,
+           const Plan& plan,
+           const ExchangeCosts& costs,
+           const SimulateOptions& options) {
   const auto fits = [](const ProfileTensor& tensor, const TensorSpec& spec) {
     return tensor.name == spec.name && tensor.dtype == spec.dtype && tensor.shape == spec.shape;
   };
@@ -98,13 +101,30 @@ void check(const StepProfile& profile, const Plan& plan) {
   }
   plan.validate();
   for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
-    if (plan.buckets[b].codec.lossy()) {
+    const CodecSpec& codec = plan.buckets[b].codec;
+    if (!codec.lossy()) {
+      continue;
+    }
+    if (options.sharding != Sharding::kNone) {
       throw Error(ErrorCode::kUnavailable,
-                  {"this version has no price for codecs",
+                  {"codecs are for all-reduce, and sharded gradients are reduce-scattered",
                    "bucket " + std::to_string(b),
-                   "codec " + to_string(plan.buckets[b].codec),
-                   "none",
-                   "train and replay run it, on an emulated machine too."});
+                   "codec " + to_string(codec),
+                   "none with ZeRO",
+                   "Leave the codec or the sharding out."});
+    }
+    if (costs.codec(codec) == nullptr) {
+      std::string known;
+      for (const CodecCost& cost : costs.codecs) {
+        known += (known.empty() ? "" : ", ") + to_string(cost.codec());
+      }
+      throw Error(
+          ErrorCode::kUnavailable,
+          {"there is no price for this codec",
+           "bucket " + std::to_string(b),
+           "codec " + to_string(codec),
+           known.empty() ? "a machine with measured codecs" : known,
+           "stretto measure --codec " + to_string(codec) + " -o MACHINE adds it to a file"});
     }
   }
 }
@@ -328,7 +348,7 @@ Simulation simulate(const StepProfile& profile,
                     const Plan& plan,
                     const SimulateOptions& options) {
   check(options, costs);
-  check(profile, plan);
+  check(profile, plan, costs, options);
   const RankClasses classes = fold(options.compute_factor);
   const std::size_t recorded =
       std::min(std::max<std::size_t>(options.recorded_ranks, 1), classes.ranks.size());

@@ -11,6 +11,7 @@
 #include "stretto/data/plan.hpp"
 #include "stretto/data/step_profile.hpp"
 #include "stretto/data/timeline.hpp"
+#include "stretto/simulate/codec_cost.hpp"
 #include "stretto/simulate/exchange_time.hpp"
 
 namespace stretto {
@@ -55,13 +56,18 @@ struct ExchangeCosts {
   ExchangeTime all_gather;
   int ranks = 1;
   double compute_slowdown = 1.0;
+  std::vector<CodecCost> codecs;  ///< What buckets with these codecs take instead of all_reduce.
+
+  /// Null for one that has no price here.
+  [[nodiscard]] const CodecCost* codec(const CodecSpec& codec) const noexcept;
 };
 
-/// The costs of `machine` for messages of up to `most` bytes.
+/// The costs of `machine` for messages of up to `most` bytes, its codecs included.
 /// @throws Error as exchange_time().
 [[nodiscard]] ExchangeCosts exchange_costs(const Machine& machine, Algorithm algorithm, Bytes most);
 
-/// As they would be with latencies and times per byte multiplied by these.
+/// As they would be with latencies and times per byte multiplied by these; what codecs compute
+/// stays.
 [[nodiscard]] ExchangeCosts scaled(ExchangeCosts costs, double latency, double seconds_per_byte);
 
 struct Simulation {
@@ -86,7 +92,8 @@ struct Simulation {
 /// exchange is under way. With kPriority the next step's forward pass begins at once, and waits for
 /// a layer's parameters where it uses them; steps are simulated until they repeat.
 ///
-/// @throws Error kInvalidArgument when plan and profile do not fit or an option is not possible.
+/// @throws Error kInvalidArgument when plan and profile do not fit or an option is not possible;
+///         kUnavailable for a codec that `costs` has no price for, and with sharding.
 [[nodiscard]] Simulation simulate(const StepProfile& profile,
                                   const ExchangeCosts& costs,
                                   const Plan& plan,

@@ -144,8 +144,10 @@ class ProgramBuilder {
                                : collective == Collective::kReduceScatter ? costs_.reduce_scatter
                                                                           : costs_.all_gather;
     const Bytes size = plan_.buckets[bucket].bytes();
-    const double whole = cost(size).count();
-    const double latency = std::min(whole, cost.latency(size).count());
+    const CodecCost* const codec = costs_.codec(plan_.buckets[bucket].codec);
+    const double whole = codec != nullptr ? (*codec)(size).count() : cost(size).count();
+    const double latency = std::min(
+        whole, codec != nullptr ? codec->off_wire(size).count() : cost.latency(size).count());
     ExchangeTask task;
     task.latency_s = latency;
     task.wire_s = whole - latency;

@@ -320,6 +320,95 @@ class Measure(CliTest):
                 self.assertEqual("", done.stdout)
 
 
+class Codecs(CliTest):
+    """What codecs cost, from measuring to choosing."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.machine = cls.directory / "codecs.json"
+        cls.profile = cls.directory / "steep.json"
+        tensors = [{"name": f"t{i}.weight", "dtype": "f32", "shape": [262144], "ready_s": 0.002 + 0.001 * i}
+                   for i in range(4)]
+        cls.profile.write_text(json.dumps({
+            "schema": "stretto.step_profile/1", "model": "steep", "batch": 1, "basis": "assumed", "assumptions": "", "beside_communication": False,
+            "forward": [{"name": "layer", "forward_s": 0.001}], "forward_end_s": 0.001,
+            "backward_end_s": 0.006, "compute_end_s": 0.006, "tensors": tensors}))
+
+    def rates(self, machine):
+        return {row["codec"]: row for row in machine["codecs"]}
+
+    def test_measured_alone_and_put_into_a_machine(self):
+        missing = self.error(stretto("measure", "--codec", "int8", "-o", self.directory / "none.json", "--json"), 2)
+        self.assertIn("no such file", missing["message"])
+        done = stretto("measure", "all_reduce", *Measure.QUICK, "--codec", "int8", "-o", self.machine, "--json")
+        self.assertEqual(["int8"], [row["codec"] for row in self.result(done)["codecs"]])
+        done = stretto("measure", "--codec", "topk:0.01,int8", "-o", self.machine)
+        self.assertEqual((0, ""), (done.returncode, done.stderr))
+        self.assertIn("topk:0.01", done.stdout)
+        rates = self.rates(json.loads(self.machine.read_text()))
+        self.assertEqual({"int8", "topk:0.01"}, set(rates))
+        self.assertAlmostEqual(50, rates["topk:0.01"]["ratio"], delta=0.1)
+        self.assertGreater(0.02, rates["int8"]["error_ratio"])
+        self.assertIn("--codec", self.error(stretto("measure", "--codec", "int9", "--json"), 2)["where"])
+        # A file that has rates is what plans reckon with.
+        text = stretto("simulate", self.profile, "--machine", self.machine, "--compress", "int8").stdout
+        self.assertIn("codecs as the machine's file has them", text)
+
+    def test_simulated_with_their_time(self):
+        on = [self.profile, "--machine", "4@1Gbit/s,50us"]
+        dense = self.result(stretto("simulate", *on, "--json"))
+        plan = self.directory / "int8.json"
+        int8 = self.result(stretto("simulate", *on, "--compress", "int8", "--save-plan", plan, "--json"))
+        self.assertLess(int8["step_s"], 0.6 * dense["step_s"])
+        self.assertIsNone(int8["summary"]["bound_s"])  # that is of bytes that travel as they are
+        self.assertEqual({"int8"}, {bucket["codec"] for bucket in json.loads(plan.read_text())["buckets"]})
+        again = self.result(stretto("simulate", *on, "--plan", plan, "--json"))
+        self.assertAlmostEqual(int8["step_s"] / again["step_s"], 1, delta=0.2)  # rates are measured each time
+        text = stretto("simulate", *on, "--compress", "int8").stdout
+        self.assertIn("codecs measured on this computer, now", text)
+        planned = self.result(stretto("plan", *on, "--compress", "int8", "--json"))
+        self.assertLess(planned["predicted_step_s"], 0.6 * dense["step_s"])
+        error = self.error(stretto("simulate", *on, "--compress", "int8", "--zero", "1", "--json"), 5)
+        self.assertIn("ZeRO", error["expected"])
+
+    def test_chosen_where_they_pay(self):
+        plan = self.directory / "auto.json"
+        slow = [self.profile, "--machine", "4@1Gbit/s,50us", "--compress", "auto:int8,fp16"]
+        result = self.result(stretto("plan", *slow, "--save-plan", plan, "--json"))["codecs"]
+        self.assertLess(result["predicted_step_s"], 0.6 * result["predicted_exact_step_s"])
+        self.assertIn("int8", {bucket["codec"] for bucket in result["buckets"]})
+        self.assertTrue(all(bucket["why"] for bucket in result["buckets"]))
+        self.assertIn("int8", {bucket.get("codec") for bucket in json.loads(plan.read_text())["buckets"]})
+        kept = self.result(stretto("plan", *slow, "--compress-except", "t*", "--json"))["codecs"]
+        self.assertEqual({"none"}, {bucket["codec"] for bucket in kept["buckets"]})
+        # Compute hides it, or the link is quick: no.
+        for no in ["--compute-s", "1"], ["--bandwidth", "1000", "--latency", "0"]:
+            result = self.result(stretto("plan", *slow, *no, "--json"))["codecs"]
+            self.assertEqual({"none"}, {bucket["codec"] for bucket in result["buckets"]}, no)
+            self.assertEqual(result["predicted_step_s"], result["predicted_exact_step_s"])
+        self.assertIn("none", stretto("plan", *slow, "--compute-s", "1").stdout)
+
+    def test_tried_before_they_are_kept(self):
+        slow = [self.profile, "--emulate", "2@100Mbit/s,50us", "--steps", "2", "--warmup", "1", "--json"]
+        done = stretto("replay", *slow, "--compress", "auto")
+        if done.returncode == 1 and "cannot keep up" in done.stdout:
+            self.skipTest("the host is too busy to emulate a network")
+        result = self.result(done)
+        choice = result["codec_choice"]
+        self.assertLess(choice["predicted_step_s"], choice["predicted_exact_step_s"])
+        self.assertGreater(choice["tried_exact_step_s"], 0)
+        # What was measured decides, either way.
+        self.assertEqual(choice["reverted"], "compression" not in result)
+        self.assertEqual(
+            choice["reverted"], choice["tried_step_s"] > choice["tried_exact_step_s"] * (1 - 0.015))
+        hidden = self.result(stretto("replay", *slow, "--compress", "auto", "--compute-s", "5", "--steps", "1"))
+        self.assertIsNone(hidden["codec_choice"]["tried_step_s"])
+        self.assertNotIn("compression", hidden)
+        error = self.error(stretto("train", "--compress", "auto", "--steps", 1, "--json"), 2)
+        self.assertIn("no machine", error["found"])
+
+
 class Doctor(CliTest):
     @classmethod
     def setUpClass(cls):

@@ -81,6 +81,13 @@ inline Machine any_machine() {
          Seconds(*any_time_s()),
          BytesPerSecond(static_cast<double>(*rc::gen::inRange<std::int64_t>(1, 1LL << 40)) / 3)});
   }
+  for (const char* const codec : {"int8", "topk:0.01:nofeedback", "randomk:1000"}) {
+    if (*rc::gen::arbitrary<bool>()) {
+      const auto some = [] { return *rc::gen::inRange(1, 1 << 30) / 3.0; };
+      machine.codecs.push_back(
+          {parse_codec(codec), BytesPerSecond(some()), BytesPerSecond(some()), some(), some()});
+    }
+  }
   return machine;
 }
 

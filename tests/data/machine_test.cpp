@@ -67,6 +67,36 @@ TEST(MachineSpec, ErrorsNameThePartAndShowTheForm) {
   }
 }
 
+TEST(MachineCodecs, AreReadOnceEachAndNotAtRateZero) {
+  const auto with = [](const std::string& codecs) {
+    return R"({"schema": "stretto.machine/1", "name": "m", "levels": [{"name": "a",
+      "group_size": 2, "latency_s": 1e-5, "bandwidth_bytes_per_s": 1e9}], "codecs": [)" +
+           codecs + "]}";
+  };
+  const std::string int8 =
+      R"({"codec": "int8", "encode_bytes_per_s": 8e9, "decode_bytes_per_s": 9e9, "ratio": 3.97,
+      "error_ratio": 0.007})";
+  const Machine machine = machine_from_json(with(int8), "m.json");
+  ASSERT_EQ(machine.codecs.size(), 1U);
+  EXPECT_EQ(machine.codecs[0].codec, parse_codec("int8"));
+  EXPECT_DOUBLE_EQ(machine.codecs[0].encode.value(), 8e9);
+  EXPECT_DOUBLE_EQ(machine.codecs[0].ratio, 3.97);
+  const auto changed = [&](const std::string& from, const std::string& to) {
+    std::string text = int8;
+    return with(text.replace(text.find(from), from.size(), to));
+  };
+  for (const std::string& wrong : {with(int8 + "," + int8),
+                                   changed("int8", "none"),
+                                   changed("int8", "int9"),
+                                   changed("8e9", "0"),
+                                   changed("9e9", "0"),
+                                   changed("3.97", "0"),
+                                   changed("3.97", "-1"),
+                                   changed("\"ratio\"", "\"rate\"")}) {
+    EXPECT_THROW((void)machine_from_json(wrong, "m.json"), Error) << wrong;
+  }
+}
+
 TEST(Machine, MessagesCrossTheOutermostLevelOnWhichRanksDiffer) {
   const Machine machine = machine_from_spec("2x3x4@a=1GB/s,1us@b=1GB/s,1us@c=1GB/s,1us");
   EXPECT_EQ(machine.level_between(5, 5), -1);
