@@ -117,7 +117,7 @@ struct Session::Impl {
   std::uint32_t verified = kNothing;
   std::uint32_t wait_name = 0;
   std::uint32_t codec_steps_before = 0;  // of an older job, modulo 2^32: see codec_step()
-  std::atomic<bool> unsettled{false};  // they are the last one's
+  std::atomic<bool> unsettled{false};    // they are the last one's
   bool broken = false;
   bool can_undo = false;                                 // the last finished step's residuals
   std::vector<std::atomic<std::uint32_t>> tensor_marks;  // step + 1 once ready in it

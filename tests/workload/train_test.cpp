@@ -40,12 +40,12 @@ Samples bright_quarters(std::size_t count, std::uint64_t seed) {
 
 const Dataset& dataset() {
   static const Dataset data{"quarters",
-                             kFeatures,
-                             kClasses,
-                             0.3F,
-                             0.3F,
-                             bright_quarters(600, 1),
-                             bright_quarters(101, 2)};
+                            kFeatures,
+                            kClasses,
+                            0.3F,
+                            0.3F,
+                            bright_quarters(600, 1),
+                            bright_quarters(101, 2)};
   return data;
 }
 
