@@ -246,6 +246,7 @@ TEST(SessionPriority, TheNormIsThatOfTheSerialScheduleAndOfTheGradients) {
 TEST(SessionPriority, ReadyBeforeTheStepBeforeWasWaitedForFailsAllRanks) {
   run_processes(2, test_options(), [](Communicator& communicator) {
     Session session(communicator, uniform_plan(model(), Bytes(4000)), kPriority);
+    communicator.barrier().wait();  // nobody is still making a Session when the other gives up
     ready_in_order(session);
     session.finish();
     if (communicator.rank() == 0) {
