@@ -77,7 +77,7 @@ struct Metrics {
     }
     for (const BucketSummary& bucket : summary.buckets) {
       const std::string labels = fmt::format(
-          "{},bucket=\"{}\",op=\"{}\"", run, bucket.bucket, to_string(bucket.collective));
+          R"({},bucket="{}",op="{}")", run, bucket.bucket, to_string(bucket.collective));
       bucket_exposed.add(labels, bucket.exposed_share.count());
       if (bucket.bytes > Bytes(0)) {
         bucket_bytes.add(labels, static_cast<double>(bucket.bytes.count()));

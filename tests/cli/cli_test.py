@@ -865,6 +865,21 @@ class Train(CliTest):
             self.assertGreater(run["summary"]["communication_s"], 0)
             self.assertGreater(run["accuracy"], 0.05)
 
+    def test_priority_clipped_and_sharded_gives_the_weights_of_serial(self):
+        common = ["-n", 2, "--steps", 6, "--buckets", "16K", "--algorithm", "direct", "--optimizer", "adamw"]
+        common += ["--weight-decay", "0.01", "--clip-norm", "0.5", "--json"]
+        documents = [
+            self.result(self.train(*common, *more))
+            for more in (["--schedule", "serial"], ["--schedule", "priority"], ["--schedule", "priority", "--zero", 1])
+        ]
+        self.assertEqual(len({document["runs"][0]["weights_hash"] for document in documents}), 1)
+        whole, sharded = documents[1]["optimizer_state_bytes"], documents[2]["optimizer_state_bytes"]
+        self.assertLess(abs(sharded / whole - 0.5), 0.05)
+        refused = self.train("-n", 2, "--zero", 1, "--clip-norm", 1, "--schedule", "overlap", "--json")
+        self.assertIn("clip", self.error(refused, 2)["message"])
+        refused = self.train("--optimizer", "adam", "--momentum", "0.5", "--json")
+        self.assertIn("momentum", self.error(refused, 2)["message"])
+
     def test_files(self):
         plan, trace = self.directory / "plan.json", self.directory / "run.trace.json"
         timeline, output = self.directory / "timeline.json", self.directory / "out.json"
@@ -1116,7 +1131,7 @@ class Report(CliTest):
 
 
 class Demo(CliTest):
-    def test_four_rows_with_equal_weights(self):
+    def test_five_rows_with_equal_weights(self):
         done = stretto(
             "demo", "--data", self.data_for_demo(), "--steps", 2, "--json", cwd=self.directory, timeout=120
         )
@@ -1125,7 +1140,9 @@ class Demo(CliTest):
         document = self.result(done)
         self.assertEqual(document["emulated"], "2@2Gbit/s,50us")
         self.assertEqual(len({run["weights_hash"] for run in document["runs"]}), 1)
-        self.assertEqual([run["schedule"] for run in document["runs"]], ["serial", "overlap", "overlap", "overlap"])
+        self.assertEqual(
+            [run["schedule"] for run in document["runs"]], ["serial", "overlap", "overlap", "overlap", "priority"]
+        )
         self.assertIn("planned", document["runs"][-1]["name"])
         files = [file for file in document["files"] if not file.endswith(".html")]
         self.assertEqual(len(files), 5)
