@@ -67,7 +67,7 @@ let asked = 0;
 try {
   const { models, machines } = model.names();
   assert.ok(models.length >= 8 && machines.length > 0);
-  for (let i = 0; i < 6; i++) {
+  for (let i = 0; i < 4; i++) {
     const ranks = among([1, 2, 3, 8, 16, 48]);
     const question = {
       model: among(['resnet50', 'vgg16', 'gpt2_124m']),
