@@ -123,12 +123,15 @@ TEST(SessionPriority, CallbacksRunOnceInWaitOrDrainWithReducedGradients) {
 // On a network that needs tens of milliseconds for the first bucket, the last one, which the next
 // forward pass reads first, is there before it although it left later.
 TEST(SessionPriority, WhatIsNeededFirstOvertakesAndReachesIntoTheNextForwardPass) {
+  if (kSanitized) {
+    GTEST_SKIP() << "a sanitizer makes ranks too late for an emulated link to see what is urgent";
+  }
   ShmOptions options = test_options();
-  options.emulate = machine_from_spec("2@200MB/s,50us");
+  options.emulate = machine_from_spec("2@20MB/s,50us");
   run_threads(2, options, [](Communicator& communicator) {
-    const std::vector<TensorSpec> tensors = {{"last.weight", DType::kF32, {2 << 20}},
-                                             {"first.weight", DType::kF32, {64 << 10}}};
-    Session session(communicator, uniform_plan(tensors, Bytes(8 << 20), false), kPriority);
+    const std::vector<TensorSpec> tensors = {{"last.weight", DType::kF32, {256 << 10}},
+                                             {"first.weight", DType::kF32, {4 << 10}}};
+    Session session(communicator, uniform_plan(tensors, Bytes(512 << 10), false), kPriority);
     ASSERT_EQ(session.plan().buckets.size(), 2U);
     constexpr std::uint32_t kSteps = 3;
     for (std::uint32_t step = 0; step < kSteps; ++step) {

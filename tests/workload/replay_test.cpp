@@ -127,7 +127,7 @@ TEST(Replay, UnderPriorityExchangesAreHiddenUnderTheNextForwardPass) {
       EXPECT_EQ(std::count_if(result.timeline.records.begin(),
                               result.timeline.records.end(),
                               [](const Record& r) { return r.kind == RecordKind::kOptimizer; }),
-                static_cast<std::ptrdiff_t>(2 * 3 * options.plan.buckets.size()))
+                static_cast<std::ptrdiff_t>(6 * options.plan.buckets.size()))
           << "two ranks, four steps, the last of which is updated after its end";
       return;
     } catch (const Error& error) {
