@@ -28,6 +28,14 @@ void wait_in_order(Session& session) {
   }
 }
 
+[[noreturn]] void step_until_it_throws(Session& session) {
+  for (;;) {
+    session.drain();
+    ready_in_order(session);
+    session.finish();
+  }
+}
+
 TEST(SessionPriority, EveryPlanGivesTheBitsOfTheSerialSchedule) {
   for (const RanksAs as : {RanksAs::kThreads, RanksAs::kProcesses}) {
     run_ranks(as, 3, test_options(), [](Communicator& communicator) {
@@ -260,14 +268,7 @@ TEST(SessionPriority, ReadyBeforeTheStepBeforeWasWaitedForFailsAllRanks) {
       EXPECT_NE(what.find("not waited for: 't0'"), std::string::npos) << what;
       EXPECT_NE(what.find("drain()"), std::string::npos) << what;
     } else {
-      EXPECT_EQ(code_of([&] {
-                  for (;;) {
-                    session.drain();
-                    ready_in_order(session);
-                    session.finish();
-                  }
-                }),
-                ErrorCode::kInvalidArgument);
+      EXPECT_EQ(code_of([&] { step_until_it_throws(session); }), ErrorCode::kInvalidArgument);
     }
   });
 }
@@ -304,14 +305,7 @@ TEST(SessionPriority, ACallbackThatThrowsEndsTheSessionAndTellsThePeers) {
       EXPECT_THROW(session.drain(), std::runtime_error);
       EXPECT_EQ(code_of([&] { session.drain(); }), ErrorCode::kInvalidArgument);
     } else {
-      EXPECT_EQ(code_of([&] {
-                  for (;;) {
-                    session.drain();
-                    ready_in_order(session);
-                    session.finish();
-                  }
-                }),
-                ErrorCode::kBackend);
+      EXPECT_EQ(code_of([&] { step_until_it_throws(session); }), ErrorCode::kBackend);
     }
   });
 }
