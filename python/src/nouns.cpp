@@ -12,6 +12,7 @@
 #include "stretto/data/step_profile.hpp"
 #include "stretto/data/summary.hpp"
 #include "stretto/data/timeline.hpp"
+#include "stretto/plan/codec_choice.hpp"
 #include "stretto/plan/fixed_plans.hpp"
 #include "stretto/report/report.hpp"
 
@@ -107,6 +108,24 @@ void bind_plan(nb::module_& module) {
         return "<TensorSpec " + self.name + ", " + format(self.bytes()) + ">";
       });
 
+  nb::class_<CodecSpec>(module, "CodecSpec", "One codec with its settings: docs/compression.md.")
+      .def(
+          "__init__",
+          [](CodecSpec* self, std::string_view text) { new (self) CodecSpec(parse_codec(text)); },
+          "text"_a)
+      .def_prop_ro("kind",
+                   [](const CodecSpec& self) {
+                     const std::string text = to_string(self);
+                     return text.substr(0, text.find(':'));
+                   })
+      .def_ro("stochastic", &CodecSpec::stochastic)
+      .def_ro("error_feedback", &CodecSpec::error_feedback)
+      .def("chosen_of",
+           &CodecSpec::chosen_of,
+           "elements"_a,
+           "Of a bucket of so many elements, how many topk and randomk send.")
+      .def("__repr__", [](const CodecSpec& self) { return to_string(self); });
+
   nb::class_<Bucket>(module,
                      "Bucket",
                      "Elements [begin, end) of all tensors of one dtype, laid one after the other.")
@@ -117,20 +136,27 @@ void bind_plan(nb::module_& module) {
              std::int64_t end,
              std::string_view dtype,
              int priority,
-             std::string_view algorithm) {
-            new (self) Bucket{
-                dtype_from_string(dtype), begin, end, priority, algorithm_from_string(algorithm)};
+             std::string_view algorithm,
+             std::string_view codec) {
+            new (self) Bucket{dtype_from_string(dtype),
+                              begin,
+                              end,
+                              priority,
+                              algorithm_from_string(algorithm),
+                              parse_codec(codec)};
           },
           "begin"_a,
           "end"_a,
           "dtype"_a = "f32",
           "priority"_a = 0,
-          "algorithm"_a = "auto")
+          "algorithm"_a = "auto",
+          "codec"_a = "none")
       .def_ro("begin", &Bucket::begin)
       .def_ro("end", &Bucket::end)
       .def_ro("priority", &Bucket::priority)
       .def_prop_ro("dtype", [](const Bucket& self) { return to_string(self.dtype); })
       .def_prop_ro("algorithm", [](const Bucket& self) { return to_string(self.algorithm); })
+      .def_prop_ro("codec", [](const Bucket& self) { return to_string(self.codec); })
       .def_prop_ro("bytes", [](const Bucket& self) { return self.bytes().count(); })
       .def(
           "__eq__",
@@ -172,6 +198,15 @@ void bind_plan(nb::module_& module) {
           },
           "bucket"_a,
           "Tensors of which the bucket holds all or a part.")
+      .def(
+          "with_codec",
+          [](const Plan& self, std::string_view codec, const std::vector<std::string>& exact) {
+            return with_codec(self, parse_codec(codec), exact);
+          },
+          "codec"_a,
+          "exact"_a = std::vector<std::string>(),
+          "The same plan with this codec for its buckets of f32 that hold no tensor named in "
+          "`exact` (* stands for anything).")
       .def_static(
           "uniform",
           [](std::vector<TensorSpec> tensors, std::int64_t cap_bytes, bool split) {

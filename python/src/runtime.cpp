@@ -330,6 +330,47 @@ void bind_session(nb::module_& module) {
           "plan"_a,
           nb::call_guard<nb::gil_scoped_release>())
       .def(
+          "compression_state",
+          [](const PythonSession& self) {
+            const std::vector<std::byte> state = self.session.compression_state();
+            return nb::bytes(reinterpret_cast<const char*>(state.data()), state.size());
+          },
+          "What codecs have not sent yet on this rank, for restore_compression(); empty without "
+          "codecs.")
+      .def(
+          "restore_compression",
+          [](PythonSession& self, const std::vector<nb::bytes>& states) {
+            std::vector<std::vector<std::byte>> bytes;
+            for (const nb::bytes& state : states) {
+              const auto* const from = reinterpret_cast<const std::byte*>(state.c_str());
+              bytes.emplace_back(from, from + state.size());
+            }
+            const nb::gil_scoped_release release;
+            self.session.restore_compression(bytes);
+          },
+          "states"_a,
+          "Takes up what an older job saved: this rank's state, or all ranks' if their number "
+          "changed.")
+      .def(
+          "undo_compression",
+          [](PythonSession& self) { self.session.undo_compression(); },
+          "The optimizer leaves the last step out: what it sent counts as not sent.")
+      .def(
+          "compression",
+          [](const PythonSession& self) {
+            const Session::Compression done = self.session.compression();
+            nb::dict result;
+            result["exchanges"] = done.counters.exchanges;
+            result["not_finite"] = done.counters.not_finite;
+            result["gradient_bytes"] = done.counters.dense_bytes;
+            result["sent_bytes"] = done.counters.sent_bytes;
+            result["encode_s"] = Seconds(done.counters.encode).count();
+            result["decode_s"] = Seconds(done.counters.decode).count();
+            result["residual_norm"] = done.residual_norm;
+            return result;
+          },
+          "What codecs did on this rank since reset_recording().")
+      .def(
           "record",
           [](PythonSession& self,
              std::string_view kind,

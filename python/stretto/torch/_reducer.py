@@ -90,6 +90,8 @@ class Reducer:
         streams: int,
         verify_every: int,
         record_steps: int,
+        codec: Optional[str] = None,
+        exact: Sequence[str] = (),
     ) -> None:
         self.communicator: Any = communicator
         self.link = link
@@ -99,8 +101,11 @@ class Reducer:
         self.find_unused = find_unused
         self.factor = 1.0  # of this rank's gradients in the mean, see join()
         self.steps = 0  # finished
-        self._make_plan = make_plan
-        self._given_plan = given_plan
+        self._codec = None if codec in (None, "none") else codec
+        self._exact = list(exact)
+        self._make_plan = lambda specs: self._encoded(make_plan(specs))
+        self._given_plan = None if given_plan is None else self._encoded(given_plan)
+        self._pending_states: Optional[list[bytes]] = None  # of codecs, for the next Session to take up
         self._session_options = {
             "op": "mean",
             "schedule": schedule,
@@ -134,6 +139,20 @@ class Reducer:
 
     # ---- set-up ----
 
+    def _encoded(self, plan: _core.Plan) -> _core.Plan:
+        if self._codec is None:
+            return plan  # with the codecs it names itself
+        plan = plan.with_codec(self._codec, self._exact)
+        if all(bucket.codec == "none" for bucket in plan.buckets):
+            raise InvalidArgument(
+                "there is nothing to compress",
+                "compress",
+                f"'{self._codec}', and no bucket of f32" + (" without a tensor of compress_except" if self._exact else ""),
+                "gradients of f32",
+                "Leave compress out" + (", or make buckets smaller: bucket_cap_mb." if self._exact else "."),
+            )
+        return plan
+
     def _agree_on_model(self) -> None:
         if not self.tracked:
             raise InvalidArgument(
@@ -144,7 +163,8 @@ class Reducer:
         self.communicator.agree_on_text(
             "the layouts and options of the models",
             layout_text([t.parameter for t in self.tracked])
-            + f", find_unused_parameters={self.find_unused}, {self._session_options}",
+            + f", find_unused_parameters={self.find_unused}, {self._session_options}, "
+            + f"compress={self._codec}, {self._exact}",
         )
         if self._given_plan is not None:
             self._check_plan(self._given_plan)
@@ -475,7 +495,16 @@ class Reducer:
 
     def _install(self, plan: _core.Plan) -> None:
         """A Session for the plan; gradients move into it."""
+        if self.session is not None:
+            self._pending_states = [self.session.compression_state()]
         session = _core.Session(self.communicator, plan, **self._session_options)
+        if self._pending_states is not None:
+            try:
+                session.restore_compression(self._pending_states)
+            except Error as error:  # of this rank's state: the others have theirs, and would wait
+                self._fail(error)
+                raise
+            self._pending_states = None
         self.session = session
         for index, spec in enumerate(session.plan.tensors):
             t = self.by_name[spec.name]
@@ -495,6 +524,7 @@ class Reducer:
             self._relearn()
             return
         self._check_plan(plan)
+        plan = self._encoded(plan)
         self._given_plan = plan
         if self.session is not None:
             current = self.session.plan
@@ -505,6 +535,8 @@ class Reducer:
 
     def _relearn(self) -> None:
         self._given_plan = None
+        if self.session is not None:
+            self._pending_states = [self.session.compression_state()]
         self.session = None  # its memory lives as long as the gradients in it
         self._step_end_ns = 0
         self._install_hooks(self._hook_that_learns)
@@ -526,6 +558,35 @@ class Reducer:
         if late / len(plan.buckets) <= _LATE_SHARE * len(names):
             return
         self._install(self._make_plan([self.by_name[name].spec for name in names]))
+
+    # ---- what codecs have not sent ----
+
+    def compression_state(self) -> bytes:
+        if self.session is not None:
+            return self.session.compression_state()
+        if self._pending_states is not None and len(self._pending_states) > 1:
+            raise InvalidArgument(
+                "the states of another number of ranks are not taken up before the next step",
+                "DDP.compression_state",
+                f"{len(self._pending_states)} states",
+                "a step after load_compression_state()",
+            )
+        return self._pending_states[0] if self._pending_states else b""
+
+    def restore_compression(self, states: list[bytes]) -> None:
+        if self.session is None:
+            self._pending_states = states
+        else:
+            self.session.restore_compression(states)
+
+    def undo_compression(self) -> None:
+        if self.session is not None:
+            self.session.undo_compression()
+        elif self._codec is not None:
+            raise InvalidArgument(
+                "there is no finished step to undo", "DDP.undo_compression", "none since the start, or since replan()",
+                "right after backward(), once",
+            )
 
     # ---- the rest ----
 

@@ -48,6 +48,19 @@ def _close_if_there(model: "weakref.ref[DDP]") -> None:
         found.close()
 
 
+def _check_codec(text: str) -> None:
+    if str(text).split(":")[0] == "auto":
+        raise Unavailable(
+            "DDP does not choose codecs itself",
+            "compress",
+            f"'{text}'",
+            "a codec, such as int8",
+            "`stretto plan profile.json --machine machine.json --compress auto --save-plan plan.json` chooses for the "
+            "step_profile() of this model, and DDP(plan='plan.json') does what it says.",
+        )
+    _core.CodecSpec(text)
+
+
 class DDP(torch.nn.Module):
     """Trains a module on all ranks with the mean of their gradients, which travel while backward computes.
 
@@ -64,6 +77,10 @@ class DDP(torch.nn.Module):
     verify_every: every so many steps one bucket is reduced a second time by a blocking call and compared.
     timeout_s: how long nothing may move before ranks give up. A rank that dies is noticed at once.
     record_steps: steps that summary() and timeline() tell of; 0 records nothing.
+    compress: codec of the gradients (`"int8"`, `"topk:0.01"`, `"bf16"`...; docs/compression.md): fewer bytes, not exact.
+        What is not sent is kept and sent later; compression_state() saves it. Default: what the plan says, or none.
+        With "shm" and "mpi" only.
+    compress_except: names of parameters (`*` stands for anything) whose buckets travel as they are.
     emulate: a machine (`2@1Gbit/s,50us`) whose network the ranks of this host are to have.
     STRETTO_PLAN, STRETTO_SCHEDULE and STRETTO_STREAMS in the environment come before plan, schedule and streams: what
     `stretto tune` found is used without editing the script.
@@ -95,6 +112,8 @@ class DDP(torch.nn.Module):
         timeout_s: float = 600.0,
         record_steps: int = 50,
         emulate: Optional[Union[_core.Machine, str]] = None,
+        compress: Optional[str] = None,
+        compress_except: Sequence[str] = (),
     ) -> None:
         super().__init__()
         del output_device, dim, gradient_as_bucket_view, static_graph  # nothing depends on them here
@@ -143,6 +162,8 @@ class DDP(torch.nn.Module):
                 "On GPUs keep DistributedDataParallel, with stretto.torch.hook or stretto.torch.record to see what it "
                 "waits for.",
             )
+        if compress is not None:
+            _check_codec(compress)
         self._cap_bytes = int((_DEFAULT_BUCKET_MB if bucket_cap_mb is None else bucket_cap_mb) * _MIB)
         trial = Trial.wanted()
         if trial is not None:
@@ -152,6 +173,14 @@ class DDP(torch.nn.Module):
         self._backend = communicator.backend if link is None else f"process group ({dist.get_backend(link.group)})"
         if machine is not None:
             self._backend += f", emulating {machine.name}"
+        if compress not in (None, "none") and link is not None:
+            raise Unavailable(
+                "gradients in a process group travel as they are",
+                "compress",
+                f"'{compress}' over {self._backend}",
+                "backend 'shm' or 'mpi'",
+                "With torch's DistributedDataParallel: stretto.torch.HookState(model, compress=...).",
+            )
         self._join: Optional[Join] = None
         self._reducer = Reducer(
             communicator,
@@ -164,6 +193,8 @@ class DDP(torch.nn.Module):
             streams=streams,
             verify_every=verify_every,
             record_steps=record_steps,
+            codec=compress,
+            exact=compress_except,
         )
         if init_sync:
             self._reducer.broadcast([p for _, p in named])
@@ -269,6 +300,28 @@ class DDP(torch.nn.Module):
         elif plan is not None and not isinstance(plan, _core.Plan):
             plan = _core.Plan.load(plan)
         self._reducer.replan(plan)
+
+    def compression(self) -> dict[str, float]:
+        """What codecs did on this rank since reset_recording(): bytes, seconds of the processor, norm of what is not
+        sent yet. Zeros without codecs; empty before the first step."""
+        session = self._reducer.session
+        return {} if session is None else session.compression()
+
+    def compression_state(self) -> bytes:
+        """What codecs have not sent yet on this rank: every rank saves its own, beside the state_dict() that all
+        share. Between steps; empty without codecs."""
+        return self._reducer.compression_state()
+
+    def load_compression_state(self, states: Union[bytes, Sequence[bytes]]) -> None:
+        """Takes up what compression_state() gave: this rank's, or, if the number of ranks changed, those of all
+        older ranks, on every rank. With it, training goes on bit by bit as it would have; without, what was not sent
+        is lost. Between steps; after DDP() the plan may be another."""
+        self._reducer.restore_compression([states] if isinstance(states, bytes) else list(states))
+
+    def undo_compression(self) -> None:
+        """Call it when the optimizer leaves a step out (a GradScaler that found an overflow): what was sent in that
+        step counts as not sent. On all ranks, before the next backward."""
+        self._reducer.undo_compression()
 
     def timeline(self, all_ranks: bool = False) -> _core.Timeline:
         """What this rank's last steps did; with all_ranks (collective), those of all ranks on rank 0."""
