@@ -119,9 +119,8 @@ struct Call {
 
 /// How an emulated machine kept up with its host; zero for real ones.
 struct EmulationStatistics {
-  std::uint64_t messages = 0;
-  std::uint64_t late =
-      0;  ///< Delivered to the algorithm so late that the model's result is in doubt.
+  std::uint64_t messages = 0;  ///< Handed over, and operations ended.
+  std::uint64_t late = 0;      ///< Of those, the ones so late that the model's result is in doubt.
   Nanoseconds worst_lag{};
 };
 

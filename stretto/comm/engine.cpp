@@ -336,7 +336,27 @@ void Engine::finish(Operation& operation) {
     // the abort is a result.
     transport_->check_peers();
   }
+  if (options_.emulated) {
+    // Arrivals are handed over ahead of their time, so this may have ended before its own.
+    const ModelTime until = std::max(operation.exchange.now, operation.latest);
+    if (until > now().count()) {
+      held_.push({until, &operation});
+      return;
+    }
+  }
   retire(operation);
+}
+
+bool Engine::release_held() {
+  bool any = false;
+  while (!held_.empty() && held_.top().until <= now().count()) {
+    const Held held = held_.top();
+    held_.pop();
+    transport_->noticed(held.until);
+    retire(*held.operation);
+    any = true;
+  }
+  return any;
 }
 
 // Completes an operation and lets those go that waited for it.
@@ -413,6 +433,7 @@ void Engine::fail_all(const Error& reason) noexcept {
   failure_.emplace(reason);
   failed_.store(true, std::memory_order_release);
   ready_.clear();
+  held_ = {};
   waiting_.clear();
   streams_.clear();
   keys_in_use_.fill(0);

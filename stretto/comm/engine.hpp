@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <queue>
 #include <thread>
 #include <unordered_map>
 #include <vector>
@@ -57,6 +58,11 @@ class Engine final : private WorkState::Waiter {
     std::coroutine_handle<> handle;
     bool operator<(const Ready& other) const;
   };
+  struct Held {  // emulated machines: done here, but not over there yet
+    ModelTime until;
+    Operation* operation;
+    bool operator<(const Held& other) const noexcept { return until > other.until; }
+  };
   struct Stream {
     std::vector<Operation*> running;
     ModelTime last_end = 0;
@@ -72,6 +78,7 @@ class Engine final : private WorkState::Waiter {
   void begin(Operation& operation);
   void finish(Operation& operation);
   bool resume_ready();
+  bool release_held();
   void retire(Operation& operation);
   void check_deadlines();
   void count_in_flight() noexcept;
@@ -111,6 +118,7 @@ class Engine final : private WorkState::Waiter {
   std::vector<std::shared_ptr<Operation>> active_;  // all in flight, the waiting ones too
   std::vector<Operation*> waiting_;                 // not begun yet, in order of start
   std::vector<Ready> ready_;                        // a heap
+  std::priority_queue<Held> held_;                  // the earliest first
   std::unordered_map<std::uint32_t, Stream> streams_;
   static constexpr std::size_t kKeyBuckets = 1024;
   std::array<std::uint32_t, kKeyBuckets> keys_in_use_{};  // operations begun, by key modulo

@@ -141,6 +141,9 @@ void Engine::run(const std::stop_token& stop) {
         }
         busy_now = busy();
         event = transport_->next_event();
+        if (!held_.empty() && (event == 0 || held_.top().until < event)) {
+          event = held_.top().until;
+        }
       } else if (idle_interval.count() > 0) {
         guarded([this] { transport_->poll(); });
       }
@@ -174,6 +177,7 @@ bool Engine::poll() {
   guarded([&] {
     any |= transport_->poll();
     any |= resume_ready();
+    any |= release_held();
     while (admit_ && !waiting_.empty()) {
       admit_ = false;
       any |= admit_waiting();

@@ -36,6 +36,9 @@ class Group {
    public:
     virtual void resume_later(std::coroutine_handle<> handle) = 0;
 
+    /// The latest arrival in any group of this operation, what it sent included: not over before.
+    ModelTime latest = 0;
+
     Resumer() = default;
     Resumer(const Resumer&) = delete;
     Resumer& operator=(const Resumer&) = delete;
@@ -51,6 +54,9 @@ class Group {
   void arrived(ModelTime at) {
     if (at > latest_) {
       latest_ = at;
+    }
+    if (at > resumer_.latest) {
+      resumer_.latest = at;
     }
     if (--outstanding_ == 0 && waiter_) {
       const auto handle = waiter_;

@@ -80,6 +80,8 @@ class Transport {
   [[nodiscard]] virtual Nanoseconds least_time(std::uint64_t /*bytes*/) const noexcept {
     return {};
   }
+  /// Emulated machines: an operation that was over at `at` is completed now.
+  virtual void noticed(ModelTime /*at*/) noexcept {}
   /// When poll() will next have something to do by itself (an emulated arrival); 0 = not before
   /// input.
   [[nodiscard]] virtual ModelTime next_event() const noexcept { return 0; }

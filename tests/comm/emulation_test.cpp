@@ -228,6 +228,38 @@ TEST(Emulation, CollectivesTakeAtLeastTheFormulasTime) {
   }
 }
 
+// What arrives is worked on ahead of its time; nobody may see it before.
+TEST(Emulation, NoOperationEndsBeforeItsTime) {
+  constexpr std::chrono::milliseconds kLatency{10};
+  ShmOptions options = test_options();
+  options.emulate = machine_from_spec("2@1GB/s,10ms");
+  run_threads(2, options, [&](Communicator& communicator) {
+    const auto arena = communicator.allocate(Bytes(4000));
+    const BufferView data{arena->bytes().data(), 1000, DType::kF32, {}};
+    const auto took = [](const Work& work) { return work.times().ended - work.times().launched; };
+    for (int i = 0; i < 3; ++i) {
+      communicator.barrier().wait();
+      const Work pair =
+          communicator.rank() == 0 ? communicator.send(data, 1) : communicator.recv(data, 0);
+      pair.wait();
+      EXPECT_GE(pair.times().ended, pair.times().emulated_end);
+      if (communicator.rank() == 0) {  // it is sent when it is there
+        EXPECT_GE(took(pair), kLatency);
+      }
+      const Work down = communicator.broadcast(data, 0);
+      down.wait();
+      EXPECT_GE(down.times().ended, down.times().emulated_end);
+      for (const Algorithm algorithm : {Algorithm::kDirect, Algorithm::kRing}) {
+        communicator.barrier().wait();
+        const Work sum = communicator.all_reduce(data, ReduceOp::kSum, {.algorithm = algorithm});
+        sum.wait();
+        EXPECT_GE(sum.times().ended, sum.times().emulated_end);
+        EXPECT_GE(took(sum), 2 * kLatency);  // mine there, the sum back
+      }
+    }
+  });
+}
+
 TEST(Emulation, OneStreamRunsOneAfterTheOtherAndMoreStreamsHideLatency) {
   ShmOptions options = test_options();
   options.emulate = machine_from_spec("2@1GB/s,5ms");

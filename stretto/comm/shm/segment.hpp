@@ -66,6 +66,7 @@ struct Channel {
 struct ControlPage {
   alignas(64) std::atomic<std::uint32_t> bell;  ///< Futex a sleeping rank waits on.
   std::atomic<std::uint32_t> asleep;            ///< 1: peers must ring after sending.
+  std::atomic<ModelTime> asleep_until;          ///< When it will wake up by itself; written before.
   alignas(64) std::atomic<std::uint32_t> left;  ///< 1: the communicator was closed in good order.
   /// Rank 0's only: why the job is over; 0 = it is not. The first writer wins.
   std::atomic<std::uint64_t> abort_word;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -18,6 +19,10 @@ constexpr std::uint64_t kBytesMask = (std::uint64_t{1} << kBytesBits) - 1;
 // A reader tells the writer what it has taken once per this many packets: the line would otherwise
 // bounce between the cores with every message.
 constexpr std::uint64_t kPublishEvery = Channel::kPackets / 8;
+// Emulated machines: a receiver need not get up to work on so few bytes before they arrive.
+constexpr std::size_t kQuickBytes = std::size_t{32} << 10;
+// Of what its receiver may sleep over.
+constexpr ModelTime kNeverNeeded = std::numeric_limits<ModelTime>::max();
 }  // namespace
 
 ShmTransport::ShmTransport(ShmWorld world,
@@ -106,7 +111,8 @@ void ShmTransport::lend(Message& message) {
         message.bytes,
         {message.token, offset, 0},
         nullptr,
-        message.what});
+        message.what,
+        links_ && message.bytes <= kQuickBytes ? kNeverNeeded : 0});
 }
 
 void ShmTransport::post(int to, const Outgoing& packet) {
@@ -117,6 +123,7 @@ void ShmTransport::post(int to, const Outgoing& packet) {
   other.backlog.push_back(packet);
   backlogged_.fetch_add(1, std::memory_order_seq_cst);
   other.out->writer_waits.store(1, std::memory_order_seq_cst);
+  ring(to);  // it may have been left asleep over what fills the channel
 }
 
 bool ShmTransport::try_push(int to, const Outgoing& outgoing) {
@@ -161,7 +168,7 @@ bool ShmTransport::try_push(int to, const Outgoing& outgoing) {
   // Sequentially consistent, with the load of `asleep` after it: either the peer sees the packet
   // before it falls asleep or we see it asleep.
   packet.sequence.store(other.packets_sent, std::memory_order_seq_cst);
-  ring(to);
+  ring(to, outgoing.needed_by);
   if (outgoing.eager != nullptr) {
     outgoing.eager->group->arrived(0);
   }
@@ -182,9 +189,10 @@ void ShmTransport::flush_backlogs() {
   }
 }
 
-void ShmTransport::ring(int rank) noexcept {
+void ShmTransport::ring(int rank, ModelTime needed_by) noexcept {
   ControlPage& control = (*world_.segments)[rank].control();
   if (control.asleep.load(std::memory_order_seq_cst) != 0 &&
+      (needed_by == 0 || control.asleep_until.load(std::memory_order_relaxed) > needed_by) &&
       control.asleep.exchange(0, std::memory_order_seq_cst) != 0) {
     control.bell.fetch_add(1, std::memory_order_seq_cst);
     futex_wake(control.bell);
@@ -257,7 +265,14 @@ void ShmTransport::hand_over(Arrival& arrival, Message& message) {
 void ShmTransport::release(Message& message) {
   message.owned.clear();
   if (message.token != 0) {
-    post(message.peer, {PacketKind::kRelease, 0, 0, {message.token, 0, 0}, nullptr});
+    post(message.peer,
+         {PacketKind::kRelease,
+          0,
+          0,
+          {message.token, 0, message.time},
+          nullptr,
+          0,
+          links_ ? message.time : 0});
     message.token = 0;
   }
 }
@@ -302,7 +317,7 @@ void ShmTransport::take(int from, const Packet& packet) {
     --peer(from).lent;
     // NOLINTNEXTLINE(performance-no-int-to-ptr): our own pointer, which the peer gave back
     auto* const message = reinterpret_cast<Message*>(packet.elsewhere.token);
-    message->group->arrived(0);
+    message->group->arrived(packet.elsewhere.time);
     return;
   }
   if (kind == PacketKind::kArrive) {
@@ -403,6 +418,7 @@ void ShmTransport::sleep(bool from_peers, ModelTime until, const std::function<b
   const std::uint32_t seen = control.bell.load(std::memory_order_seq_cst);
   asleep_here_.store(1, std::memory_order_seq_cst);
   if (from_peers) {
+    control.asleep_until.store(until == 0 ? kNeverNeeded : until, std::memory_order_relaxed);
     control.asleep.store(1, std::memory_order_seq_cst);
   }
   if (!cancel() && !(from_peers && has_input())) {

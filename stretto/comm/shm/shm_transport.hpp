@@ -58,6 +58,7 @@ class ShmTransport final : public Transport {
   bool poll() override;
   void check_peers() override;
   [[nodiscard]] Nanoseconds least_time(std::uint64_t bytes) const noexcept override;
+  void noticed(ModelTime at) noexcept override;
   [[nodiscard]] ModelTime next_event() const noexcept override;
   [[nodiscard]] bool has_unexpected(std::uint32_t slot) const noexcept override;
   void sleep(bool from_peers, ModelTime until, const std::function<bool()>& cancel) override;
@@ -106,6 +107,7 @@ class ShmTransport final : public Transport {
     Packet::Elsewhere elsewhere{};
     Message* eager = nullptr;  // null for the other kinds
     OperationCode what = 0;
+    ModelTime needed_by = 0;  // a peer that wakes up before then by itself is left asleep
   };
   struct Peer {
     // Towards the peer.
@@ -135,12 +137,13 @@ class ShmTransport final : public Transport {
   void lend(Message& message);
   void post(int to, const Outgoing& packet);
   bool try_push(int to, const Outgoing& outgoing);
-  void ring(int rank) noexcept;
+  void ring(int rank, ModelTime needed_by = 0) noexcept;
   bool read_channel(int from);
   void publish_taken(int from);
   void take(int from, const Packet& packet);
   void arrive(Arrival arrival);
   bool deliver_emulated();
+  void count_lag(ModelTime at, ModelTime now) noexcept;
   void hand_over(Arrival& arrival, Message& message);
   void arrive_emulated(const Arriving& what);
   [[nodiscard]] bool has_input() const noexcept;

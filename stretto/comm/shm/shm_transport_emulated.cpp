@@ -11,6 +11,10 @@ namespace {
 
 // A message handed to the algorithm later than this after its emulated arrival counts as late.
 constexpr ModelTime kLateNs = 2'000'000;
+// How far ahead of its time a message is handed over, so that a host that is late by less makes
+// nothing late: what follows from it is computed in model time, and the operation ends at its own.
+// As far as the links look ahead, so that urgent messages overtake as they would.
+constexpr ModelTime kAheadNs = 300'000;
 
 ModelTime monotonic_ns() {
   timespec at{};
@@ -54,31 +58,45 @@ bool ShmTransport::deliver_emulated() {
     any = true;
     const auto begin = static_cast<std::uint64_t>(passage.begin);
     post(message.peer,
-         {PacketKind::kArrive, 0, message.bytes, {message.token, begin, passage.end}, nullptr});
+         {PacketKind::kArrive,
+          0,
+          message.bytes,
+          {message.token, begin, passage.end},
+          nullptr,
+          0,
+          passage.end + least_latency_ - kAheadNs / 2});
   });
   // In order of their end on the wire, whichever sender was quicker to tell us.
-  while (!on_the_wire_.empty() && on_the_wire_.top().time <= now) {
+  while (!on_the_wire_.empty() && on_the_wire_.top().time + least_latency_ <= now + kAheadNs) {
     Arriving arrival = on_the_wire_.top();
     on_the_wire_.pop();
     arrival.time = links_->arrival(arrival.peer, arrival.bytes, {arrival.begin, arrival.time});
     arriving_.push(arrival);
   }
-  while (!arriving_.empty() && arriving_.top().time <= now) {
+  while (!arriving_.empty() && arriving_.top().time <= now + kAheadNs) {
     any = true;
     const Arriving arrival = arriving_.top();
     arriving_.pop();
-    // What came while this rank had nothing in flight is not late: nobody was waiting for it.
-    const ModelTime lag = now - std::max(arrival.time, busy_since_);
-    emulated_messages_.fetch_add(1, std::memory_order_relaxed);
-    if (lag > kLateNs) {
-      emulated_late_.fetch_add(1, std::memory_order_relaxed);
-    }
-    if (lag > emulated_worst_lag_ns_.load(std::memory_order_relaxed)) {
-      emulated_worst_lag_ns_.store(lag, std::memory_order_relaxed);
-    }
+    count_lag(arrival.time, now);
     arrive_emulated(arrival);
   }
   return any;
+}
+
+void ShmTransport::noticed(ModelTime at) noexcept {
+  count_lag(at, monotonic_ns());
+}
+
+void ShmTransport::count_lag(ModelTime at, ModelTime now) noexcept {
+  // What came while this rank had nothing in flight is not late: nobody was waiting for it.
+  const ModelTime lag = now - std::max(at, busy_since_);
+  emulated_messages_.fetch_add(1, std::memory_order_relaxed);
+  if (lag > kLateNs) {
+    emulated_late_.fetch_add(1, std::memory_order_relaxed);
+  }
+  if (lag > emulated_worst_lag_ns_.load(std::memory_order_relaxed)) {
+    emulated_worst_lag_ns_.store(lag, std::memory_order_relaxed);
+  }
 }
 
 Nanoseconds ShmTransport::least_time(std::uint64_t bytes) const noexcept {
@@ -94,10 +112,10 @@ ModelTime ShmTransport::next_event() const noexcept {
   ModelTime next = links_->next_event();
   const auto consider = [&next](ModelTime at) { next = next == 0 ? at : std::min(next, at); };
   if (!on_the_wire_.empty()) {
-    consider(on_the_wire_.top().time + least_latency_);
+    consider(on_the_wire_.top().time + least_latency_ - kAheadNs / 2);
   }
   if (!arriving_.empty()) {
-    consider(arriving_.top().time);
+    consider(arriving_.top().time - kAheadNs / 2);
   }
   return next;
 }
