@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "stretto/trace/input.hpp"
+#include "stretto/trace/json_text.hpp"
 
 /// Events out of trace JSON in a sliding window. Private to trace/: not installed.
 ///
@@ -16,45 +17,6 @@
 /// are skipped, which can be done without looking at their values; a fault must cost one event and
 /// not the file; and times must not go through a double.
 namespace stretto::detail {
-
-enum class Scan : std::uint8_t {
-  kOk,
-  kMore,   ///< The text ends inside of what was asked for.
-  kFault,  ///< Not JSON, even tolerantly.
-};
-
-enum class ValueKind : std::uint8_t { kString, kPlain, kContainer };
-
-/// One value as it stands in the text: a string without its quotes and with its escapes, a number
-/// or bare word, an object or array whole.
-struct ValueText {
-  std::string_view text;
-  ValueKind kind = ValueKind::kPlain;
-};
-
-/// Reads the value at `at` and moves it behind. Control bytes in strings, bytes that are not UTF-8,
-/// unknown escapes and bare words (N/A, nan) are let pass.
-/// 16 bytes beyond `end` must be readable; what they are does not matter.
-[[nodiscard]] Scan read_value(const char*& at, const char* end, ValueText& value) noexcept;
-
-/// Reads one member of an object: `at` after the brace or after the last value. `none` is set at
-/// the closing brace, which is passed. A comma too many is let pass.
-[[nodiscard]] Scan read_member(
-    const char*& at, const char* end, std::string_view& key, ValueText& value, bool& none) noexcept;
-
-/// Reads one element of an array, in the same way.
-[[nodiscard]] Scan read_element(const char*& at,
-                                const char* end,
-                                ValueText& value,
-                                bool& none) noexcept;
-
-/// Calls `member(key, value)` for each member of an object (whole, with its braces) until something
-/// is wrong. 16 bytes beyond it must be readable.
-template <typename Member>
-void for_each_member(std::string_view object, Member member);
-
-/// The string with its escapes resolved; unknown ones stay as they are.
-[[nodiscard]] std::string unescape(std::string_view text);
 
 /// The members of a trace event that a reader needs, raw; empty when absent.
 struct EventText {
@@ -139,20 +101,5 @@ class EventScanner {
   std::optional<Fault> fault_;
   std::vector<Member> members_;
 };
-
-template <typename Member>
-void for_each_member(std::string_view object, Member member) {
-  const char* at = object.data() + 1;
-  const char* const end = object.data() + object.size();
-  for (;;) {
-    std::string_view key;
-    ValueText value;
-    bool none = false;
-    if (read_member(at, end, key, value, none) != Scan::kOk || none) {
-      return;
-    }
-    member(key, value);
-  }
-}
 
 }  // namespace stretto::detail
