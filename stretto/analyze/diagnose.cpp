@@ -5,6 +5,8 @@
 #include <string_view>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "stretto/analyze/diagnose_case.hpp"
 
 namespace stretto::detail {
@@ -32,6 +34,10 @@ void make_notes_of_what_explains_little(const Case& of) {
 }
 
 }  // namespace
+
+std::string percent(double ratio) {
+  return fmt::format("{:.1f} %", 100.0 * ratio);
+}
 
 bool Case::said(std::string_view id) const {
   return std::any_of(all.diagnoses.begin(), all.diagnoses.end(), [&](const Diagnosis& diagnosis) {

@@ -4,8 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-
-#include <fmt/format.h>
+#include <utility>
 
 #include "stretto/analyze/diagnose.hpp"
 
@@ -29,9 +28,8 @@ struct Case {
 inline constexpr double kLittleExposed = 0.05;  // of the step
 inline constexpr std::int64_t kSmallBytes = 65536;
 
-[[nodiscard]] inline std::string percent(double ratio) {
-  return fmt::format("{:.1f} %", 100.0 * ratio);
-}
+/// `12.3 %`.
+[[nodiscard]] std::string percent(double ratio);
 
 // Of a step (diagnose_step.cpp).
 void look_at_share(Case& of, const Summary& s);
