@@ -261,21 +261,15 @@ void bind_session(nb::module_& module) {
              std::string_view schedule,
              int streams,
              std::uint32_t verify_every,
-             std::size_t record_steps) {
+             std::size_t record_steps,
+             bool reduce_first) {
             SessionOptions options;
             options.op = op_from_string(op);
             options.schedule = schedule_from_string(schedule);
-            if (options.schedule == Schedule::kPriority) {
-              throw Error(ErrorCode::kUnavailable,
-                          {"optimizers of Python update after backward, when all has come",
-                           "schedule",
-                           "priority",
-                           "serial or overlap",
-                           "stretto train and the C++ Session run it: docs/schedules.md."});
-            }
             options.streams = streams;
             options.verify_every = verify_every;
             options.record_steps = record_steps;
+            options.reduce_first = reduce_first;
             const nb::gil_scoped_release release;
             new (self) PythonSession(communicator, std::move(plan), options);
           },
@@ -286,6 +280,7 @@ void bind_session(nb::module_& module) {
           "streams"_a = 1,
           "verify_every"_a = 0,
           "record_steps"_a = 50,
+          "reduce_first"_a = false,
           nb::keep_alive<1, 2>())
       .def_prop_ro("plan", [](const PythonSession& self) { return self.session.plan(); })
       .def_prop_ro("step", [](const PythonSession& self) { return self.session.step(); })
@@ -323,6 +318,24 @@ void bind_session(nb::module_& module) {
             self.last_ready.store(kNone, std::memory_order_relaxed);
             self.session.finish();
           },
+          nb::call_guard<nb::gil_scoped_release>())
+      .def(
+          "wait",
+          [](PythonSession& self, std::size_t i) { self.session.wait(i); },
+          "i"_a,
+          "Under the schedule priority: returns when tensor i's gradient of the last finished step "
+          "is here. Before the next ready(), for every tensor.",
+          nb::call_guard<nb::gil_scoped_release>())
+      .def(
+          "drain",
+          [](PythonSession& self) { self.session.drain(); },
+          "wait() for all that still travels.",
+          nb::call_guard<nb::gil_scoped_release>())
+      .def(
+          "gradient_norm",
+          [](PythonSession& self) { return self.session.gradient_norm(); },
+          "Euclidean norm of all gradients of the last finished step, in fp64, the same on all "
+          "ranks. Collective, between finish() and the next ready().",
           nb::call_guard<nb::gil_scoped_release>())
       .def(
           "replan",

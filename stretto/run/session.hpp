@@ -118,11 +118,12 @@ class Session {
 
   /// Euclidean norm of all gradients of the step that was just finished, equal on all ranks: the
   /// root of the squares' sum, in fp64, over each rank's parts of the buckets, then over the ranks.
-  /// So its last bits depend on the plan. Between finish() and the first wait() (other schedules:
-  /// of gradients as on_bucket() has left them); under kPriority it
-  /// waits for the reductions, not for what gathers their results. Collective.
+  /// So its last bits depend on the plan. Between finish() and the next ready(); under kPriority it
+  /// waits for the reductions, not for what gathers their results. Of gradients as on_bucket() and
+  /// the caller have left them; with on_bucket() under kPriority, before the first wait().
+  /// Collective.
   /// @throws Error kInvalidArgument: nothing finished, a step open, gradients that are no floating
-  ///         numbers, or some taken already; else as finish().
+  ///         numbers, or on_bucket() has had some under kPriority; else as finish().
   [[nodiscard]] double gradient_norm();
 
   /// The bucket that finish(), wait() or drain() is waiting for right now, for a thread that

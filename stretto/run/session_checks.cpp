@@ -189,8 +189,9 @@ void Session::Impl::check_norm() const {
                    ""});
     }
   }
+  // What was taken already, on_bucket() may have changed.
   const bool late =
-      options.schedule == Schedule::kPriority && !buckets.empty() &&
+      options.schedule == Schedule::kPriority && on_bucket && !buckets.empty() &&
       (!unsettled.load(std::memory_order_relaxed) ||
        std::any_of(buckets.begin(), buckets.end(), [](const auto& each) { return each.taken; }));
   if (step == 0 || step_is_open() || late) {

@@ -221,8 +221,12 @@ TEST(SessionPriority, TheNormIsThatOfTheSerialScheduleAndOfTheGradients) {
       ready_in_order(session);
       session.finish();
       norms.push_back(session.gradient_norm());
+      session.wait(0);
+      EXPECT_EQ(session.gradient_norm(), norms.back());
       session.drain();
+      EXPECT_EQ(session.gradient_norm(), norms.back());
       if (schedule == Schedule::kPriority) {
+        session.on_bucket([](std::size_t, const std::vector<TensorRange>&) {});
         EXPECT_EQ(code_of([&] { (void)session.gradient_norm(); }), ErrorCode::kInvalidArgument);
       }
       double sum = 0.0;
