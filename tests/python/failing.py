@@ -103,6 +103,55 @@ def run(how, backend, rank, folder):
     return "went on"
 
 
+class Giving(torch.optim.SGD):
+    """Gives up in an update of `second` that has waited for its gradient."""
+
+    up = False
+
+    def step(self, closure=None):
+        if Giving.up and self.param_groups[0]["params"][0].shape == (6, 8):
+            bug()
+        super().step()
+
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def run_overlapped(how, rank):
+    """Under the schedule priority: rank 1 goes in backward, between step() and forward, or in forward."""
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    model = stretto.torch.DDP(Model(8), backend="shm", timeout_s=30, schedule="priority", bucket_cap_mb=0.0003)
+    optimizer = stretto.torch.overlap(Giving(model.parameters(), lr=0.1), model)
+    for number in range(8):
+        now = number == 4 and rank == 1
+        if now and how == "overlap_killed_in_forward":
+            model.module.second.register_forward_pre_hook(lambda module, args: die())
+        if now and how == "overlap_gives_up":
+            Giving.up = True
+        if now and how == "overlap_killed_in_backward":
+            Bad.does = die
+        try:
+            step(model)
+            optimizer.step()
+            optimizer.zero_grad()
+        except stretto.Error:
+            held = [p for p in model.parameters() if type(p) is not torch.nn.Parameter]
+            for parameter in held:  # waits for an update that will not come
+                try:
+                    parameter.sum()
+                except stretto.Error:
+                    continue
+                return "an old weight was read"
+            model.close()
+            assert all(torch.isfinite(p).all() for p in model.parameters())
+            raise
+        if now and how == "overlap_killed_between":
+            die()
+    return "went on"
+
+
 def main(how, backend, folder, environment):
     """Leaves what this rank saw in `folder`/seenRANK.json."""
     os.environ.update(environment)
@@ -112,7 +161,7 @@ def main(how, backend, folder, environment):
     begin = time.monotonic()
     seen = {"rank": rank}
     try:
-        seen["outcome"] = run(how, backend, rank, folder)
+        seen["outcome"] = run_overlapped(how, rank) if how.startswith("overlap_") else run(how, backend, rank, folder)
     except stretto.Error as error:
         seen.update(outcome="error", type=type(error).__name__, code=error.code, text=str(error))
     except ValueError as error:
@@ -124,7 +173,7 @@ def main(how, backend, folder, environment):
     os.rename(file + ".part", file)
     # A rank that goes at once would hide from the others why it went: they would see only that it did.
     deadline = time.monotonic() + 25
-    others = [r for r in range(int(environment["WORLD_SIZE"])) if not (how == "killed" and r == 1)]
+    others = [r for r in range(int(environment["WORLD_SIZE"])) if not ("killed" in how and r == 1)]
     while how != "left" and time.monotonic() < deadline:
         if all(os.path.exists(os.path.join(folder, f"seen{r}.json")) for r in others):
             break

@@ -19,7 +19,8 @@ SOON_S = 20
 def starter():
     """Starts processes that have imported torch already."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["failing"])
+    # By names that it finds without this folder; optimizers want torch._dynamo, which takes seconds.
+    context.set_forkserver_preload(["torch", "torch._dynamo", "stretto.torch"])
     return context
 
 
@@ -129,6 +130,23 @@ def test_killed_rank_of_three(starter, tmp_path):
 def test_rank_that_leaves(starter, tmp_path):
     seen = outcomes(starter, "left", "shm", tmp_path)
     assert seen[0]["type"] == "PeerLost" and "rank 1" in seen[0]["text"], seen
+
+
+# ---- the schedule priority ----
+
+
+@pytest.mark.parametrize("phase", ["in_backward", "between", "in_forward"])
+def test_killed_rank_while_updates_wait(starter, phase, tmp_path):
+    seen = outcomes(starter, "overlap_killed_" + phase, "shm", tmp_path)
+    assert 1 not in seen
+    assert seen[0]["type"] == "PeerLost" and "rank 1" in seen[0]["text"], seen
+
+
+def test_optimizer_that_raises_in_an_update_that_waited(starter, tmp_path):
+    seen = outcomes(starter, "overlap_gives_up", "shm", tmp_path)
+    assert seen[1]["type"] == "ValueError" and seen[1]["text"] == "a bug in a layer", seen
+    assert seen[0]["type"] == "BackendError" and "rank 1" in seen[0]["text"], seen
+    assert "the optimizer raised ValueError in an update" in seen[0]["text"], seen
 
 
 # ---- STRETTO_DEBUG=1 ----

@@ -20,6 +20,7 @@ from .comm_hook import HookState, hook
 from .ddp import DDP
 from .fsdp import FsdpAdvice, fsdp_advice
 from .loggers import log_mlflow, log_tensorboard, log_wandb
+from ._overlap import clip_grad_norm_, overlap
 from .recording import record
 from .scaling import scale_lr
 from .step_summary import StepSummary
@@ -32,11 +33,13 @@ __all__ = [
     "FsdpAdvice",
     "HookState",
     "StepSummary",
+    "clip_grad_norm_",
     "fsdp_advice",
     "hook",
     "log_mlflow",
     "log_tensorboard",
     "log_wandb",
+    "overlap",
     "record",
     "scale_lr",
 ]

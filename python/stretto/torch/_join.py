@@ -103,7 +103,7 @@ class Join:
                 self._shadow()
             elif not issubclass(kind, (UnevenInputsEnded, Error)):
                 # The others would wait for this rank's next word.
-                reducer._fail(
+                reducer.fail(
                     Error(f"an exception left join(): {kind.__name__}", f"rank {reducer.communicator.rank}")
                 )
         finally:

@@ -14,6 +14,7 @@ from .. import _core
 from ..errors import BackendError, Error, InvalidArgument, NeverReady, ReadyTwice
 from ._memory import broadcast_tensors, laid_out_like, layout_text, over_memory, real_dtype, spec_of
 from ._process_group import GroupLink
+from ._travel import Travel
 from ._watch import Watch, wanted
 
 # Steps whose order of gradients is compared with the plan's; afterwards every 1000th.
@@ -112,6 +113,7 @@ class Reducer:
             "streams": streams,
             "verify_every": verify_every,
             "record_steps": record_steps,
+            "reduce_first": False,
         }
         self._record = record_steps > 0
         self.no_sync = False  # backward passes that begin now only accumulate
@@ -124,8 +126,11 @@ class Reducer:
         self._observing = False
         self._order: list[int] = []  # of tracked, as they became ready first
         self._fired_any = False
+        self._forward_begin_ns = 0  # or 0, outside forward
         self._forward_end_ns = 0
         self._step_end_ns = 0
+        self._relearn_due = False
+        self.travel: Optional[Travel] = None  # under the schedule priority
         self._failure: Optional[Error] = None
         self.schedule = schedule
         self.doing = Doing("setting up", time.monotonic_ns())
@@ -238,6 +243,10 @@ class Reducer:
     def now(self, what: str, waits: bool = False, root: Optional[int] = None) -> None:
         self.doing = Doing(what, time.monotonic_ns(), waits, root)
 
+    @property
+    def usable(self) -> bool:
+        return self._failure is None
+
     def check_usable(self) -> None:
         if self._failure is not None:
             raise BackendError(
@@ -248,25 +257,50 @@ class Reducer:
                 "Start the job again.",
             )
 
-    def begin_forward(self) -> int:
+    def begin_forward(self) -> None:
         now = time.monotonic_ns()
         if self.session is not None and self._record and self._step_end_ns:
             self.session.record("optimizer", "optimizer and data", self._step_end_ns, now)
             self._step_end_ns = 0
         self.now("forward")
-        return now
+        self._forward_begin_ns = now
 
-    def end_forward(self, begin_ns: int) -> None:
+    def end_forward(self) -> None:
+        if self.travel is not None:
+            self.travel.arrive()
+            self._between_steps()
         self._forward_end_ns = time.monotonic_ns()
         self.now("between forward and backward")
         if self.session is not None and self._record:
-            self.session.record("forward", "forward", begin_ns, self._forward_end_ns)
+            self.session.record("forward", "forward", self._forward_begin_ns, self._forward_end_ns)
+        self._forward_begin_ns = 0
+
+    def cut(self) -> None:
+        """Compute up to here is recorded: what follows is a wait. Then go_on()."""
+        now = time.monotonic_ns()
+        if self.session is None or not self._record:
+            return
+        if self._forward_begin_ns:
+            self.session.record("forward", "forward", self._forward_begin_ns, now)
+        elif self._step_end_ns:
+            self.session.record("optimizer", "optimizer and data", self._step_end_ns, now)
+
+    def go_on(self, update_began_ns: Optional[int]) -> None:
+        now = time.monotonic_ns()
+        if update_began_ns is not None and self.session is not None and self._record:
+            self.session.record("optimizer", "update", update_began_ns, now)
+        if self._forward_begin_ns:
+            self._forward_begin_ns = now
+        elif self._step_end_ns:
+            self._step_end_ns = now
 
     def begin_backward(self, held_in_forward: bool) -> None:
         """The first gradient of the outermost backward is there, or about to be."""
         if self._open or self._held:
             return  # a further output, or a backward inside this one (reentrant checkpointing)
         self.check_usable()
+        if self.travel is not None:
+            self.travel.arrive()
         self._held = held_in_forward or self.no_sync
         self._open = not self._held
         self._fired_any = False
@@ -357,7 +391,7 @@ class Reducer:
             f"rank {rank}, step {self.steps}",
             help=f"See the traceback of rank {rank}.",
         )
-        self._fail(error)
+        self.fail(error)
 
     def _last_ready(self) -> Optional[str]:
         if self.session is not None:
@@ -365,7 +399,7 @@ class Reducer:
             return self.session.plan.tensors[index].name if index >= 0 else None
         return self.tracked[self._order[-1]].name if self._order else None
 
-    def _fail(self, error: Error) -> None:
+    def fail(self, error: Error) -> None:
         """Remembers it, and tells the peers."""
         self._failure = error
         self.now("failed")
@@ -408,6 +442,23 @@ class Reducer:
         finally:
             if self.link is not None:
                 self.link.end_wait()
+
+    def wait_for_gradients(self, body: Callable[[], Any]) -> None:
+        """Under the schedule priority, wherever the gradients of the step before are needed."""
+        self.check_usable()
+        before = self.doing
+        self.now("the mean of the gradients", waits=True)
+        self._guarded(body)
+        self.doing = before
+
+    def gradient_norm(self) -> float:
+        """Of the step that just ended. Collective."""
+        session = self.session
+        if session is None or self.steps == 0:
+            raise InvalidArgument("there are no gradients yet", "gradient norm", "no step", "after backward()")
+        norms: list[float] = []
+        self.wait_for_gradients(lambda: norms.append(session.gradient_norm()))
+        return norms[0]
 
     def _finish_step(self) -> None:
         session = self.session
@@ -453,9 +504,20 @@ class Reducer:
         self.steps += 1
         self._step_end_ns = time.monotonic_ns()
         self.now("between steps (optimizer and data)")
-        if self._observing:
-            self._observing = False
+        self._relearn_due, self._observing = self._observing, False
+        if self.travel is not None:
+            self.travel.depart()  # the rest when nothing travels any more
+        else:
+            self._between_steps()
+
+    def _between_steps(self) -> None:
+        if self._relearn_due:
+            self._relearn_due = False
             self._relearn_if_late()
+        if self.travel is not None and self.travel.clips and not self._session_options["reduce_first"]:
+            self._session_options["reduce_first"] = True
+            assert self.session is not None
+            self._install(self.session.plan)
         for step, do in [later for later in self._later if later[0] <= self.steps]:
             self._later.remove((step, do))
             do()
@@ -502,7 +564,7 @@ class Reducer:
             try:
                 session.restore_compression(self._pending_states)
             except Error as error:  # of this rank's state: the others have theirs, and would wait
-                self._fail(error)
+                self.fail(error)
                 raise
             self._pending_states = None
         self.session = session
@@ -520,6 +582,8 @@ class Reducer:
         self.check_usable()
         if self._open or self._held:
             raise InvalidArgument("replan() between steps only", "DDP.replan", "inside backward()", "after it")
+        if self.travel is not None:
+            self.travel.arrive()
         if plan is None:
             self._relearn()
             return
@@ -620,6 +684,8 @@ class Reducer:
 
     def close(self) -> None:
         """Leaves the job; gradients stay, as copies of what they were views of."""
+        if self.travel is not None:
+            self.travel.leave()
         for handle in self._hooks:
             handle.remove()
         self._hooks = []

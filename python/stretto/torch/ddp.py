@@ -20,6 +20,7 @@ from ._backend import connect
 from ._compiled import LATE_SHARE, first_gradient_at, is_compiled, is_compiling, warn_of_compilation
 from ._join import Join
 from ._reducer import Reducer
+from ._travel import Travel, check_can_travel
 from ._trial import Trial, from_environment
 from .scaling import watch_world_size
 from .step_summary import StepSummary
@@ -72,7 +73,8 @@ class DDP(torch.nn.Module):
         default process group, else MPI.
     bucket_cap_mb: a cap that is kept: larger tensors are split. Default 4.
     plan: how gradients travel, instead (a stretto.Plan or its file).
-    schedule: "overlap", or "serial" to communicate after backward, for comparison.
+    schedule: "overlap"; "priority" to go on under the next forward pass, see stretto.torch.overlap; "serial" to
+        communicate after backward, for comparison.
     streams: buckets on the wire at once; 0 means all.
     verify_every: every so many steps one bucket is reduced a second time by a blocking call and compared.
     timeout_s: how long nothing may move before ranks give up. A rank that dies is noticed at once.
@@ -164,6 +166,8 @@ class DDP(torch.nn.Module):
             )
         if compress is not None:
             _check_codec(compress)
+        if schedule == "priority":
+            check_can_travel(module, trained)
         self._cap_bytes = int((_DEFAULT_BUCKET_MB if bucket_cap_mb is None else bucket_cap_mb) * _MIB)
         trial = Trial.wanted()
         if trial is not None:
@@ -200,8 +204,10 @@ class DDP(torch.nn.Module):
             self._reducer.broadcast([p for _, p in named])
             if init_buffers:
                 self._reducer.broadcast(self._buffers_to_sync())
-        if communicator.backend == "mpi":
-            atexit.register(_close_if_there, weakref.ref(self))  # before MPI is finalised
+        if schedule == "priority":
+            self._reducer.travel = Travel(self._reducer, module)
+        if communicator.backend == "mpi" or schedule == "priority":
+            atexit.register(_close_if_there, weakref.ref(self))  # before MPI is finalised, and the last update done
         self._compiled = is_compiled(module)
         self._reducer.after_steps(4, self._warn_of_late_gradients)
         if trial is not None:
@@ -225,10 +231,11 @@ class DDP(torch.nn.Module):
                 self._join.before_forward(args, kwargs)
             if self._buffers_travel() and not reducer.no_sync:
                 reducer.broadcast(self._buffers_to_sync(), self._join.authority if self._join is not None else 0)
-        begin_ns = reducer.begin_forward() if training else 0
+        if training:
+            reducer.begin_forward()
         output = self.module(*args, **kwargs)
         if training:
-            reducer.end_forward(begin_ns)
+            reducer.end_forward()
         if torch.is_grad_enabled():
             held = reducer.no_sync
             for tensor in _tensors_in(output):
@@ -264,8 +271,22 @@ class DDP(torch.nn.Module):
         if not enable:
             yield
             return
+        if self._reducer.travel is not None:
+            raise Unavailable("ranks without data do not wait for gradients", "DDP.join", "schedule 'priority'", "'overlap'")
         with Join(self, divide_by_initial_world_size, sample_weighted, throw_on_early_termination):
             yield
+
+    def drain(self) -> None:
+        """Waits until the last step's updates are done: under the schedule priority, before memory of parameters is
+        read behind their back, as through a NumPy array made earlier. Nothing under other schedules."""
+        if self._reducer.travel is not None:
+            self._reducer.travel.arrive()
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        if self._reducer.travel is None:
+            super().zero_grad(set_to_none)
+        else:
+            self._reducer.travel.zero_grad(self.parameters(), set_to_none)
 
     def _buffers_travel(self) -> bool:
         return self.forward_sync_buffers and self._communicator.size > 1 and next(iter(self._buffers_to_sync()), None) is not None
@@ -310,17 +331,20 @@ class DDP(torch.nn.Module):
     def compression_state(self) -> bytes:
         """What codecs have not sent yet on this rank: every rank saves its own, beside the state_dict() that all
         share. Between steps; empty without codecs."""
+        self.drain()
         return self._reducer.compression_state()
 
     def load_compression_state(self, states: Union[bytes, Sequence[bytes]]) -> None:
         """Takes up what compression_state() gave: this rank's, or, if the number of ranks changed, those of all
         older ranks, on every rank. With it, training goes on bit by bit as it would have; without, what was not sent
         is lost. Between steps; after DDP() the plan may be another."""
+        self.drain()
         self._reducer.restore_compression([states] if isinstance(states, bytes) else list(states))
 
     def undo_compression(self) -> None:
         """Call it when the optimizer leaves a step out (a GradScaler that found an overflow): what was sent in that
         step counts as not sent. On all ranks, before the next backward."""
+        self.drain()
         self._reducer.undo_compression()
 
     def timeline(self, all_ranks: bool = False) -> _core.Timeline:
@@ -373,8 +397,8 @@ class DDP(torch.nn.Module):
             self._reducer.session.reset_recording()
 
     def close(self) -> None:
-        """Leaves the job; the module and its gradients stay. Not collective. MPI wants it before the end of the
-        process, where it is done for every model that is left."""
+        """Leaves the job; the module and its gradients stay. Not collective, but waits for updates that are due. MPI
+        and the schedule priority want it before the end of the process, where it is done for every model left."""
         self._reducer.close()
 
     # ---- what it is ----

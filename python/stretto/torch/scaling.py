@@ -43,6 +43,8 @@ def watch_world_size(model: torch.nn.Module, parameters: Sequence[torch.Tensor],
         if looked or not any(id(p) in mine for group in optimizer.param_groups for p in group["params"]):
             return
         looked = True
+        if any("lr" not in group for group in optimizer.param_groups):
+            return  # an optimizer without a rate
         group = optimizer.param_groups[0]
         before, rate = group.get(_RANKS, world_size), group.get(_RATE)
         scaled = getattr(optimizer, _SCALED, None) == world_size

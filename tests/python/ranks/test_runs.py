@@ -237,11 +237,6 @@ def test_bad_options(options, words):
         deep_loss(stretto.torch.DDP(deep(), timeout_s=TIMEOUT_S, **options), 0).backward()
 
 
-def test_priority_is_not_pretended():
-    with pytest.raises(stretto.Unavailable, match="schedules.md"):
-        deep_loss(stretto.torch.DDP(deep(), timeout_s=TIMEOUT_S, schedule="priority"), 0).backward()
-
-
 def test_nothing_to_train():
     with pytest.raises(stretto.InvalidArgument, match="no parameter that needs a gradient"):
         stretto.torch.DDP(nn.ReLU())
