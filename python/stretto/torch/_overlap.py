@@ -127,13 +127,14 @@ class _Updates:
 
     def step(self) -> None:
         optimizer, ways = self.optimizer, self.travel.ways
-        if any(way.update is not None for way in ways.values()):
-            self.travel.arrive_at([p for g in optimizer.param_groups for p in g["params"] if id(p) in ways and ways[id(p)].update])
+        # Called twice: what waits since the last time comes first.
+        self.travel.arrive_at([p for p in self._parameters() if id(p) in ways and ways[id(p)].update is not None])
         # A GradScaler hands fused optimizers what is valid during the call only.
         scaled = getattr(optimizer, "grad_scale", None) is not None or getattr(optimizer, "found_inf", None) is not None
         if scaled or not self._proven:
             self.travel.arrive()
-            self._whole_step()
+        if not self._proven:
+            self._first_step()
             return
         group_of: dict[int, int] = {}
         here: list[Group] = []
@@ -153,6 +154,9 @@ class _Updates:
         if here:
             self.run(here)
 
+    def _parameters(self) -> Iterable[Parameter]:
+        return (p for group in self.optimizer.param_groups for p in group["params"])
+
     def run(self, groups: list[Group]) -> None:
         """The optimizer's step() over these parameters and settings."""
         optimizer = self.optimizer
@@ -163,25 +167,34 @@ class _Updates:
         finally:
             optimizer.param_groups, self.running = all_groups, False
 
-    def _whole_step(self) -> None:
-        before = self._learned()
-        self.running = True
-        try:
-            self._step(self.optimizer)
-        finally:
-            self.running = False
+    def _first_step(self) -> None:
+        """Done at once, one parameter before the others: it shows what an optimizer does besides."""
+        parameters = list(self._parameters())
+        first = next((p for p in parameters if p.grad is not None), None)
+        if first is None:
+            return
+        others = [p for p in parameters if p is not first]
+        versions = [p._version for p in others]
+        groups = self.optimizer.param_groups
+        self._checked_run([{**g, "params": [first]} for g in groups if any(p is first for p in g["params"])])
+        if [p._version for p in others] != versions:
+            raise self._refusal("has changed parameters that it was not given")
+        self._checked_run([{**g, "params": [p for p in g["params"] if p is not first]} for g in groups])
         self._proven = True
-        after = self._learned()
-        changed = [name for name in before.keys() | after.keys() if before.get(name) != after.get(name)]
-        if changed:
-            self._proven = False
-            raise _cannot(
-                type(self.optimizer).__mro__[2],
-                "its step() has changed " + ", ".join(sorted(changed)[:3]),
-                "one that keeps what it learns in optimizer.state[parameter]",
-            )
 
-    def _learned(self) -> dict[str, Any]:
+    def _checked_run(self, groups: list[Group]) -> None:
+        before = self._learned(groups)
+        self.run(groups)
+        after = self._learned(groups)
+        changed = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+        if changed:
+            raise self._refusal("has changed " + ", ".join(changed[:3]))
+
+    def _refusal(self, what: str) -> Unavailable:
+        kind = type(self.optimizer).__mro__[2]  # without what overlap() put before it
+        return _cannot(kind, "its step() " + what, "updates of one parameter after the other, with optimizer.state[parameter]")
+
+    def _learned(self, groups: list[Group]) -> dict[str, Any]:
         """What an update may not change, else the next part would see it: values, or which tensor and its version."""
 
         def seen(value: Any) -> Any:
@@ -192,7 +205,7 @@ class _Updates:
         optimizer = self.optimizer
         found = {
             f"param_groups[{g}]['{k}']": seen(v)
-            for g, group in enumerate(optimizer.param_groups)
+            for g, group in enumerate(groups)
             for k, v in group.items()
             if k != "params"
         }

@@ -596,11 +596,38 @@ class Counting(SGD):
         self.param_groups[0]["lr"] *= 0.5
 
 
-def test_an_optimizer_that_learns_outside_of_its_state_is_refused():
+class Noting(SGD):
+    steps = 0
+
+    def step(self, closure=None):
+        super().step()
+        self.steps += 1
+
+
+class Outer(torch.optim.Optimizer):
+    """Around another one, that steps on all parameters whatever this one is told."""
+
+    def __init__(self, params, lr):
+        self.inner = SGD(params, lr=lr)
+        super().__init__(self.inner.param_groups[0]["params"], {"lr": lr})
+
+    def step(self, closure=None):
+        self.inner.step()
+
+
+@pytest.mark.parametrize(
+    "kind, words",
+    [
+        (Counting, r"overlap\(Counting\).*param_groups\[0\]\['lr'\]"),
+        (Noting, "its step.. has changed steps"),
+        (Outer, "changed parameters that it was not given"),
+    ],
+)
+def test_an_optimizer_that_does_more_than_its_parameters_is_refused(kind, words):
     model = ddp("priority")
-    optimizer = overlapped(model, Counting)
+    optimizer = overlapped(model, kind)
     loss_of(model, 0).backward()
-    with pytest.raises(stretto.Unavailable, match=r"overlap\(Counting\).*param_groups\[0\]\['lr'\]"):
+    with pytest.raises(stretto.Unavailable, match=words):
         optimizer.step()
 
 
