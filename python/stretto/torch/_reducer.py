@@ -511,12 +511,12 @@ class Reducer:
             self._between_steps()
 
     def _between_steps(self) -> None:
-        if self._relearn_due:
-            self._relearn_due = False
+        """What needs a Session in which nothing travels; it has none between replan() and the next step."""
+        if self.session is not None and self._relearn_due:
             self._relearn_if_late()
-        if self.travel is not None and self.travel.clips and not self._session_options["reduce_first"]:
+        self._relearn_due = False
+        if self.session is not None and self.travel is not None and self.travel.clips and not self._session_options["reduce_first"]:
             self._session_options["reduce_first"] = True
-            assert self.session is not None
             self._install(self.session.plan)
         for step, do in [later for later in self._later if later[0] <= self.steps]:
             self._later.remove((step, do))

@@ -9,6 +9,7 @@ wait for their own parameters before forward(): once for all of them, and before
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import TYPE_CHECKING, Any, Iterable, Optional, Protocol
 
@@ -79,6 +80,22 @@ def _travelling_class(travel: "Travel") -> type:
     return Travelling
 
 
+class _WaitBefore:
+    """A module's hook. A copy of the module, or the pickled module, has one in its place that does nothing."""
+
+    def __init__(self, travel: "Travel", own: list[int]) -> None:
+        self._travel = travel
+        self._own = own
+
+    def __call__(self, module: torch.nn.Module, args: Any) -> None:
+        if self._travel.ways:
+            self._travel.arrive_at_ids(self._own)
+
+    def __reduce__(self) -> Any:
+        # Of the standard library, so that whoever loads the module needs nothing of ours.
+        return getattr, (contextlib.nullcontext(), "__exit__")
+
+
 def check_can_travel(module: torch.nn.Module, trained: Iterable[tuple[str, Parameter]]) -> None:
     """What would read a parameter without asking it."""
     for name, part in module.named_modules():
@@ -113,23 +130,16 @@ class Travel:
         self._under_way = False  # the Session may have something to drain
         self._scale = 1.0  # of all gradients of this step: clipping
         self.clips = False  # has the norm ever been asked for
-        self._wait_before_forward(module)
+        self._hooks = self._wait_before_forward(module)
 
-    def _wait_before_forward(self, module: torch.nn.Module) -> None:
+    def _wait_before_forward(self, module: torch.nn.Module) -> list[Any]:
+        hooks = []
         ids = {id(t.parameter) for t in self._reducer.tracked}
         for part in module.modules():
             own = [id(p) for p in part.parameters(recurse=False) if id(p) in ids]
             if own:
-                part.register_forward_pre_hook(self._hook(own), prepend=True)
-
-    def _hook(self, own: list[int]) -> Any:
-        ways = self.ways
-
-        def wait(module: torch.nn.Module, args: Any) -> None:
-            if ways:
-                self._arrive([ways[i] for i in own if i in ways])
-
-        return wait
+                hooks.append(part.register_forward_pre_hook(_WaitBefore(self, own), prepend=True))
+        return hooks
 
     # ---- a step ends ----
 
@@ -166,7 +176,10 @@ class Travel:
     # ---- and its gradients arrive ----
 
     def arrive_at(self, parameters: Iterable[Any]) -> None:
-        self._arrive([self.ways[id(p)] for p in parameters if id(p) in self.ways])
+        self.arrive_at_ids(id(p) for p in parameters)
+
+    def arrive_at_ids(self, ids: Iterable[int]) -> None:
+        self._arrive([self.ways[i] for i in ids if i in self.ways])
 
     def arrive(self) -> None:
         """Waits for all gradients of the last step and does what updates are due."""
@@ -246,3 +259,5 @@ class Travel:
                 way.tracked.parameter.__class__ = Parameter
             self.ways.clear()
             self._under_way = False
+            for hook in self._hooks:
+                hook.remove()

@@ -2,6 +2,7 @@
 """The schedule priority: weights of the serial schedule, bit by bit, while updates run under the next forward pass."""
 
 import copy
+import pickle
 import warnings
 
 import pytest
@@ -248,6 +249,8 @@ def test_checkpoints_midway_and_evaluation_see_one_step(rank):
             return found
         if step == 4:
             copied = copy.deepcopy(model.module)
+            pickled = pickle.loads(pickle.dumps(model.module))
+            assert_same({n: p.detach() for n, p in pickled.named_parameters()}, weights(model))
             assert all(type(p) is nn.Parameter for p in copied.parameters())
             return copied[0].weight.tolist(), [p.grad.tolist() for p in model.parameters()]
         return None
@@ -333,6 +336,14 @@ def test_closures_scalers_and_steps_without_gradients():
     serial, found = run("serial"), run("priority")
     assert serial[0] == found[0]
     assert_same(serial[1], found[1])
+
+
+def test_two_backwards_in_one_step():
+    def twice(model, step):
+        model(noise(step, 3, 12)).square().mean().backward()
+        return loss_of(model, step + 50)
+
+    compare(OPTIMIZERS["momentum"], loss=twice)
 
 
 def test_gradients_that_nobody_zeroes_add_up():
@@ -462,14 +473,16 @@ def test_plans_and_orders_change_between_steps():
             optimizer = stretto.torch.overlap(optimizer, each)
         for step in range(12):  # the order is looked at again in steps 1 and 10
             loss_of(each, step).backward()
+            if step < 3:
+                stretto.torch.clip_grad_norm_(each, 0.05)
             optimizer.step()
             optimizer.zero_grad()
+            if step in (1, 8):
+                each.replan()  # learned anew, while it was to be looked at
             if step == 4:
                 each.replan(stretto.Plan.single(list(each.plan.tensors)))
             if step == 6:
                 each.replan(stretto.Plan.uniform(list(reversed(each.plan.tensors)), 2000))
-            if step == 8:
-                each.replan()
     assert_same(weights(serial), weights(model))
 
 
