@@ -24,6 +24,13 @@ if TYPE_CHECKING:
 _GRAD = torch.Tensor.grad  # what `parameter.grad` is looked up by
 
 
+def _autocasts() -> bool:
+    try:
+        return torch.is_autocast_enabled("cpu")
+    except TypeError:  # before torch 2.4
+        return torch.is_autocast_cpu_enabled()
+
+
 class Update(Protocol):
     """A step() of an optimizer that waits for gradients."""
 
@@ -204,18 +211,24 @@ class Travel:
             if way.update is not None:
                 due.setdefault(id(way.update), (way.update, []))[1].append(parameter)
         # Whoever asked may be in any mode; an update is always as in optimizer.step().
-        with torch.inference_mode(False), torch.no_grad(), torch.autocast("cpu", enabled=False):
-            if self._scale != 1.0:
-                for way in ways:
-                    way.tracked.view.mul_(self._scale)
-            for update, parameters in due.values():
-                self._update(update, parameters)
-            for way in ways:
-                if way.fate == "none":
-                    way.tracked.parameter.grad = None
-                elif way.fate == "zero":
-                    way.tracked.view.zero_()
+        if torch.is_inference_mode_enabled() or _autocasts():
+            with torch.inference_mode(False), torch.autocast("cpu", enabled=False):
+                self._apply(ways, due)
+        else:
+            self._apply(ways, due)
         reducer.go_on(begin_ns if due else None)
+
+    def _apply(self, ways: list[_Way], due: dict[int, tuple[Update, list[Parameter]]]) -> None:
+        if self._scale != 1.0:
+            for way in ways:
+                way.tracked.view.mul_(self._scale)
+        for update, parameters in due.values():
+            self._update(update, parameters)
+        for way in ways:
+            if way.fate == "none":
+                way.tracked.parameter.grad = None
+            elif way.fate == "zero":
+                way.tracked.view.zero_()
 
     def _update(self, update: Update, parameters: list[Parameter]) -> None:
         reducer = self._reducer
