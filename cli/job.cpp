@@ -25,6 +25,7 @@
 #include "stretto/comm/connect.hpp"
 #include "stretto/comm/mpi/mpi.hpp"
 #include "stretto/comm/rank_environment.hpp"
+#include "stretto/comm/shm/shm.hpp"
 
 namespace stretto::cli {
 namespace {
@@ -416,7 +417,18 @@ int run_job(const JobOptions& options,
                  fmt::format("{}, as {} says", ranks, launched ? environment.launcher : "-n"),
                  launched ? "" : "Leave out -n: the machine's ranks then hold"});
   }
-  return launched ? be_rank(options, environment, body) : launch_copies(options, ranks, arguments);
+  if (launched) {
+    return be_rank(options, environment, body);
+  }
+  if (ranks > kMaxShmRanks) {  // before they are started
+    throw Error(ErrorCode::kInvalidArgument,
+                {"one host cannot have that many ranks",
+                 options.ranks != 0 ? "-n" : fmt::format("--emulate {}", options.emulate),
+                 fmt::format("{}", ranks),
+                 fmt::format("at most {}", kMaxShmRanks),
+                 "stretto simulate takes machines of any size"});
+  }
+  return launch_copies(options, ranks, arguments);
 }
 
 Failure root_cause(const LaunchResult& result, const std::vector<RankError>& errors) {

@@ -224,9 +224,22 @@ RankExit exit_of(int rank, pid_t pid, int status, bool ended_by_us) {
 /// The ranks of one launch, from start to end.
 class Job {
  public:
-  Job(const Signals& signals, Nanoseconds grace) : signals_(signals), grace_(grace) {}
+  /// `alone`: there is one rank, in our process group.
+  Job(const Signals& signals, Nanoseconds grace, bool alone)
+      : signals_(signals), grace_(grace), alone_(alone) {}
 
   void start(int rank, const ChildCommand& command) { ranks_.emplace_back(rank, command); }
+
+  /// Between two starts: false when one has failed or somebody wants the job to end.
+  [[nodiscard]] bool goes_on() {
+    while (const auto signal = signals_.next(Nanoseconds::zero())) {
+      if (signal->si_signo != SIGCHLD) {
+        pass_on(*signal);
+      }
+    }
+    collect();
+    return !deadline_;
+  }
 
   [[nodiscard]] LaunchResult run() {
     collect();
@@ -298,10 +311,10 @@ class Job {
     result_.interrupted = true;
     begin_end();
     // A single rank shares our process group: what was typed at the terminal has reached it.
-    if (ranks_.size() > 1 || signal.si_code != SI_KERNEL) {
-      send(signal.si_signo);
-    } else {
+    if (alone_ && signal.si_code == SI_KERNEL && !ranks_.empty()) {
       ranks_.front().signalled = true;
+    } else {
+      send(signal.si_signo);
     }
   }
 
@@ -316,6 +329,7 @@ class Job {
 
   const Signals& signals_;
   Nanoseconds grace_;
+  bool alone_;
   std::deque<Rank> ranks_;  // They never move.
   LaunchResult result_;
   std::optional<Clock::time_point> deadline_;
@@ -330,11 +344,11 @@ LaunchResult launch(const std::vector<std::string>& command, const LaunchOptions
   // In this order, as they end in the other one: ranks, directory, signals.
   const Signals signals;
   const RendezvousDirectory directory;
-  Job job(signals, options.grace);
+  const bool alone = options.ranks == 1;
+  Job job(signals, options.grace, alone);
 
   const std::vector<std::string> common = common_environment(options, directory.path());
-  const bool alone = options.ranks == 1;
-  for (std::size_t i = 0; i < rank_map.size(); ++i) {
+  for (std::size_t i = 0; i < rank_map.size() && job.goes_on(); ++i) {
     // A single rank may use the terminal, as if it had been started without us. Of several, each
     // leads a group, so that a signal reaches all it starts; then none can read the terminal, and
     // other input has one reader, the first.

@@ -19,7 +19,6 @@
 /// Only lock-free atomics and plain bytes: every process maps it at another address.
 namespace stretto::detail {
 
-inline constexpr int kMaxShmRanks = 256;
 inline constexpr std::size_t kPageBytes = 4096;
 inline constexpr std::size_t kMaxLevels = 8;
 

@@ -21,7 +21,6 @@ using detail::Engine;
 using detail::FileDescriptor;
 using detail::host_memory;
 using detail::kMaxLevels;
-using detail::kMaxShmRanks;
 using detail::kPageBytes;
 using detail::Meeting;
 using detail::SegmentLayout;

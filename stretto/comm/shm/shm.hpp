@@ -16,6 +16,9 @@
 /// ranks are connected. A rank's death is seen by its sockets hanging up.
 namespace stretto {
 
+/// More ranks than this have no place in the shared memory of one job.
+inline constexpr int kMaxShmRanks = 256;
+
 struct ShmOptions {
   Nanoseconds timeout = std::chrono::seconds(30);          ///< Of every operation.
   Nanoseconds connect_timeout = std::chrono::seconds(60);  ///< For all ranks to arrive.
