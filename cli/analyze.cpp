@@ -13,6 +13,7 @@
 #include "commands.hpp"
 #include "job.hpp"
 #include "output.hpp"
+#include "stretto/analyze/as_hta.hpp"
 #include "stretto/analyze/explain.hpp"
 #include "stretto/data/machine.hpp"
 #include "stretto/report/explanation.hpp"
@@ -61,10 +62,54 @@ ordered_json document_of(const Context& context,
                            {"files", files_json(trace)},
                            {"notes", trace.notes}};
   document.update(ordered_json::parse(to_json(explanation)));
+  document["steps"] = ordered_json::array();
+  for (const StepNumbers& step : step_numbers(trace.timeline)) {
+    document["steps"].push_back({{"rank", step.rank},
+                                 {"step", step.step},
+                                 {"name", step.name},
+                                 {"begin_s", step.begin.count()},
+                                 {"length_s", step.length.count()},
+                                 {"compute_s", step.compute.count()},
+                                 {"communication_s", step.communication.count()},
+                                 {"exposed_s", step.exposed.count()},
+                                 {"launches", step.launches}});
+  }
+  document["classes"] = classes_json(trace);
   for (const std::string& note : explanation.notes) {
     document["notes"].push_back(note);
   }
   return document;
+}
+
+ordered_json hta_json(const HtaNumbers& numbers) {
+  const auto overlap = numbers.overlap_percent();
+  return {{"rows", numbers.rows},
+          {"overlap_percent", overlap ? ordered_json(*overlap) : ordered_json()},
+          {"idle_ns", numbers.idle_ns},
+          {"compute_ns", numbers.compute_ns},
+          {"non_compute_ns", numbers.non_compute_ns()},
+          {"kernel_time_ns", numbers.kernel_time_ns}};
+}
+
+ordered_json as_hta_document(const Context& context, const Trace& trace) {
+  ordered_json ranks = ordered_json::array();
+  for (const AsHta& rank : as_hta(trace.timeline, trace.zero_ns)) {
+    ordered_json stages = ordered_json::array();
+    for (const HtaStage& stage : rank.stages) {
+      ordered_json numbers = {{"what", stage.what}};
+      numbers.update(hta_json(stage.numbers));
+      stages.push_back(std::move(numbers));
+    }
+    ranks.push_back({{"rank", rank.rank},
+                     {"stages", std::move(stages)},
+                     {"with_last_step", hta_json(rank.with_last_step)}});
+  }
+  return {{"schema", "stretto.analyze_as_hta/1"},
+          {"version", kVersion},
+          {"arguments", context.arguments},
+          {"files", files_json(trace)},
+          {"notes", trace.notes},
+          {"ranks", std::move(ranks)}};
 }
 
 /// One command that goes on from here.
@@ -72,7 +117,7 @@ std::string next_of(const AnalyzeFlags& flags, const Explanation& explanation) {
   constexpr std::size_t kMostNamed = 4;
   std::vector<std::string> arguments = {"analyze"};
   if (flags.trace.paths.size() > kMostNamed) {
-    return "the same with --per " +
+    return "the same command with --per " +
            std::string(explanation.has_communication() ? "bucket" : "rank");
   }
   arguments.insert(arguments.end(), flags.trace.paths.begin(), flags.trace.paths.end());
@@ -86,6 +131,14 @@ std::string next_of(const AnalyzeFlags& flags, const Explanation& explanation) {
   } else {
     arguments.emplace_back("--per");
     arguments.emplace_back("collective");
+  }
+  // Whatever made these numbers must make the next ones.
+  for (std::string& flag : flags.trace.arguments()) {
+    arguments.push_back(std::move(flag));
+  }
+  if (!flags.machine.empty()) {
+    arguments.emplace_back("--machine");
+    arguments.push_back(flags.machine);
   }
   return command_line(arguments);
 }
@@ -128,9 +181,9 @@ int run_analyze(const AnalyzeFlags& flags, const Context& context) {
   }
   std::string result;
   if (flags.json) {
-    result = document_of(context, trace, explanation)
-                 .dump(2, ' ', false, ordered_json::error_handler_t::replace) +
-             "\n";
+    const ordered_json document = flags.as.empty() ? document_of(context, trace, explanation)
+                                                   : as_hta_document(context, trace);
+    result = document.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
   } else if (!flags.as.empty()) {
     result = text_as_hta(as_hta(trace.timeline, trace.zero_ns));
   } else if (flags.classes) {
@@ -180,9 +233,14 @@ Action add_analyze(CLI::App& app) {
                  "hta: the numbers of Holistic Trace Analysis, and what makes them differ")
       ->check(CLI::IsMember({"hta"}))
       ->type_name("TOOL");
-  app.add_flag("--classes", flags->classes, "List which kernels count as what, and by which rule");
-  app.add_flag("--json", flags->json, "One JSON document on stdout");
-  app.add_flag("--csv", flags->csv, "The table of --per (default bucket) as CSV");
+  app.add_flag("--classes", flags->classes, "List which kernels count as what, and by which rule")
+      ->excludes("--as")
+      ->excludes("--per");
+  app.add_flag("--json", flags->json, "One JSON document on stdout: every table, and the classes");
+  app.add_flag("--csv", flags->csv, "The table of --per (default bucket) as CSV")
+      ->excludes("--json")
+      ->excludes("--as")
+      ->excludes("--classes");
   app.add_flag("-q,--quiet", flags->quiet, "No progress");
   return [flags](const Context& context) { return run_analyze(*flags, context); };
 }

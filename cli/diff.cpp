@@ -3,7 +3,9 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <cstdio>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -115,7 +117,10 @@ struct Condition {
               {"not a condition", "--fail-if", quote(text), std::move(expected), std::move(help)});
 }
 
-Condition parse_condition(const std::string& text) {
+/// `given` may have spaces, as people write it.
+Condition parse_condition(const std::string& given) {
+  std::string text = given;
+  std::erase(text, ' ');
   const std::size_t place = text.find_first_of("<>");
   if (place == std::string::npos) {
     bad_condition(text, "KEY>+5%, KEY<-5%, KEY>0.02", "");
@@ -152,11 +157,16 @@ std::string shown(std::string_view key, std::optional<double> value) {
                                 : fmt::format("{:.1f} %", 100.0 * *value);
 }
 
+/// From nothing to something is a change without bound.
 std::optional<double> change_of(std::optional<double> before, std::optional<double> after) {
-  if (!before || !after || *before == 0.0) {
+  if (!before || !after) {
     return std::nullopt;
   }
-  return *after / *before - 1.0;
+  if (*before == *after) {
+    return 0.0;
+  }
+  return *before == 0.0 ? std::copysign(std::numeric_limits<double>::infinity(), *after)
+                        : *after / *before - 1.0;
 }
 
 /// Why the condition holds; empty if it does not.
@@ -185,6 +195,7 @@ struct Outcome {
   std::string text;
   ordered_json json = ordered_json::array();
   std::vector<std::string> failures;
+  std::vector<std::string> left_out;  // results of a history that cannot be read
 };
 
 void compare(const Entry& before,
@@ -198,13 +209,16 @@ void compare(const Entry& before,
     const auto a = value_of(before.summary, key);
     const auto b = value_of(after.summary, key);
     const auto change = change_of(a, b);
-    rows.push_back({std::string(key),
-                    shown(key, a),
-                    shown(key, b),
-                    change ? fmt::format("{:+.1f} %", 100.0 * *change) : "n/a"});
-    numbers[std::string(key)] = {{"before", a ? ordered_json(*a) : ordered_json()},
-                                 {"after", b ? ordered_json(*b) : ordered_json()},
-                                 {"change_ratio", change ? ordered_json(*change) : ordered_json()}};
+    rows.push_back(
+        {std::string(key),
+         shown(key, a),
+         shown(key, b),
+         change && std::isfinite(*change) ? fmt::format("{:+.1f} %", 100.0 * *change) : "n/a"});
+    numbers[std::string(key)] = {
+        {"before", a ? ordered_json(*a) : ordered_json()},
+        {"after", b ? ordered_json(*b) : ordered_json()},
+        {"change_ratio",
+         change && std::isfinite(*change) ? ordered_json(*change) : ordered_json()}};
   }
   outcome.text += (outcome.text.empty() ? "" : "\n") + table(rows);
   outcome.json.push_back({{"name", before.name}, {"numbers", std::move(numbers)}});
@@ -255,8 +269,20 @@ Outcome review(const DiffFlags& flags, const std::vector<Condition>& conditions)
   Outcome outcome;
   std::vector<std::vector<std::string>> rows = {{"result", "exposed_s", "step_s", "hidden_ratio"}};
   std::vector<Entry> entries;
-  for (const std::filesystem::path& path : find_traces({flags.history})) {
-    for (Entry& entry : entries_of(path.string(), flags.trace)) {
+  const std::vector<std::filesystem::path> paths = find_traces({flags.history});
+  for (const std::filesystem::path& path : paths) {
+    std::vector<Entry> found;
+    try {
+      found = entries_of(path.string(), flags.trace);
+    } catch (const Error& error) {
+      if (path == paths.back()) {  // the one that is asked about
+        throw;
+      }
+      outcome.left_out.push_back(fmt::format(
+          "{}: left out, {} ({})", path.string(), error.detail().message, error.detail().found));
+      continue;
+    }
+    for (Entry& entry : found) {
       const std::string name =
           path.filename().string() + (entry.name.empty() ? "" : ": " + entry.name);
       rows.push_back({name,
@@ -299,12 +325,16 @@ int run_diff(const DiffFlags& flags, const Context& context) {
   }
   const Outcome outcome =
       flags.history.empty() ? compare_two(flags, conditions) : review(flags, conditions);
+  for (const std::string& what : outcome.left_out) {
+    std::fputs(fmt::format("warning: {}\n", what).c_str(), stderr);
+  }
   if (flags.json) {
     const ordered_json document = {{"schema", "stretto.diff/1"},
                                    {"version", kVersion},
                                    {"arguments", context.arguments},
                                    {"runs", outcome.json},
-                                   {"failures", outcome.failures}};
+                                   {"failures", outcome.failures},
+                                   {"left_out", outcome.left_out}};
     write_stdout(document.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n");
   } else {
     std::string text = outcome.text;

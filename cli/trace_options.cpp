@@ -57,6 +57,38 @@ ordered_json device_json(const DeviceTotals& d) {
           {"copy_count", d.copy_count}};
 }
 
+/// All kernels of one name, of all files.
+struct NamedKernels {
+  std::string name;
+  KernelClass classified;
+  std::uint64_t count = 0;
+  std::int64_t total_ns = 0;
+};
+
+/// Communication first, then the longest.
+std::vector<NamedKernels> kernels_by_name(const Trace& trace) {
+  std::map<std::uint32_t, NamedKernels> names;
+  for (const TraceFile& file : trace.files) {
+    for (const KernelName& kernel : file.kernels) {
+      NamedKernels& sum = names[kernel.name];
+      sum.name = trace.timeline.names[kernel.name];
+      sum.classified = kernel.classified;
+      sum.count += kernel.count;
+      sum.total_ns += kernel.total_ns;
+    }
+  }
+  std::vector<NamedKernels> sorted;
+  sorted.reserve(names.size());
+  for (auto& [name, sum] : names) {
+    sorted.push_back(std::move(sum));
+  }
+  std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.classified.communication, a.total_ns) >
+           std::pair(b.classified.communication, b.total_ns);
+  });
+  return sorted;
+}
+
 bool has_rank(const TraceFile& file, std::uint32_t rank) {
   return std::find(file.ranks.begin(), file.ranks.end(), rank) != file.ranks.end();
 }
@@ -117,6 +149,28 @@ Trace TraceOptions::read(bool quiet) const {
   return trace;
 }
 
+std::vector<std::string> TraceOptions::arguments() const {
+  std::vector<std::string> flags;
+  const auto add = [&flags](std::string_view flag, const std::string& value) {
+    if (!value.empty()) {
+      flags.emplace_back(flag);
+      flags.push_back(value);
+    }
+  };
+  for (const std::string& expression : comm_regex) {
+    add("--comm-regex", expression);
+  }
+  add("--comm-rules", comm_rules);
+  add("--step-regex", step_regex);
+  if (salvage) {
+    flags.emplace_back("--salvage");
+  }
+  if (no_align) {
+    flags.emplace_back("--no-align");
+  }
+  return flags;
+}
+
 std::string warnings_of(const Trace& trace) {
   std::string text;
   for (const std::string& note : trace.notes) {
@@ -128,11 +182,12 @@ std::string warnings_of(const Trace& trace) {
     };
     if (file.fault) {
       warn(
-          fmt::format("broken at byte {} ({}); at least {} of its events were lost, {} whole ones "
-                      "are used: rows that came after, those of devices perhaps, are in no number",
+          fmt::format("broken at {} {} ({}); {}{} whole events are used: rows that came after, "
+                      "those of devices perhaps, are in no number",
+                      file.format == "nsys" ? "row" : "byte",
                       file.fault->offset,
                       file.fault->what,
-                      file.lost,
+                      file.lost == 0 ? "" : fmt::format("at least {} were lost, ", file.lost),
                       file.events));
     }
     for (const std::string& note : file.notes) {
@@ -149,42 +204,42 @@ std::string warnings_of(const Trace& trace) {
 }
 
 std::string class_table(const Trace& trace) {
-  struct Sum {
-    KernelClass classified;
-    std::uint64_t count = 0;
-    std::int64_t total_ns = 0;
-  };
-  std::map<std::uint32_t, Sum> names;
-  for (const TraceFile& file : trace.files) {
-    for (const KernelName& kernel : file.kernels) {
-      Sum& sum = names[kernel.name];
-      sum.classified = kernel.classified;
-      sum.count += kernel.count;
-      sum.total_ns += kernel.total_ns;
-    }
+  const std::vector<NamedKernels> sorted = kernels_by_name(trace);
+  if (sorted.empty()) {
+    return "no kernel of a device: rows of the host named nccl:, gloo:, mpi: or ucc: count as "
+           "communication, operators (aten::) as compute\n";
   }
-  std::vector<std::pair<std::uint32_t, Sum>> sorted(names.begin(), names.end());
-  std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) {
-    return std::pair(a.second.classified.communication, a.second.total_ns) >
-           std::pair(b.second.classified.communication, b.second.total_ns);
-  });
   std::vector<std::vector<std::string>> rows = {{"kernel", "counts as", "by", "calls", "total"}};
   for (std::size_t i = 0; i < std::min(sorted.size(), kMostClassRows); ++i) {
-    const auto& [name, sum] = sorted[i];
-    rows.push_back({trace.timeline.names[name].substr(0, 60),
-                    sum.classified.communication ? "communication" : "compute",
-                    sum.classified.communication
-                        ? fmt::format("{}: {}", sum.classified.library, sum.classified.rule)
+    const NamedKernels& kernels = sorted[i];
+    rows.push_back({kernels.name.substr(0, 60),
+                    kernels.classified.communication ? "communication" : "compute",
+                    kernels.classified.communication
+                        ? fmt::format("{}: {}", kernels.classified.library, kernels.classified.rule)
                         : "no rule",
-                    std::to_string(sum.count),
-                    format(Seconds(static_cast<double>(sum.total_ns) / 1e9))});
+                    std::to_string(kernels.count),
+                    format(Seconds(static_cast<double>(kernels.total_ns) / 1e9))});
   }
   std::string text = table(rows);
   if (sorted.size() > kMostClassRows) {
-    text += fmt::format("and {} more names of kernels that ran shorter\n",
+    text += fmt::format("and {} more names of kernels that ran shorter; --json lists all\n",
                         sorted.size() - kMostClassRows);
   }
   return text;
+}
+
+ordered_json classes_json(const Trace& trace) {
+  ordered_json list = ordered_json::array();
+  for (const NamedKernels& kernels : kernels_by_name(trace)) {
+    const KernelClass& classified = kernels.classified;
+    list.push_back({{"kernel", kernels.name},
+                    {"counts_as", classified.communication ? "communication" : "compute"},
+                    {"library", classified.library},
+                    {"rule", classified.communication ? ordered_json(classified.rule) : nullptr},
+                    {"count", kernels.count},
+                    {"total_ns", kernels.total_ns}});
+  }
+  return list;
 }
 
 ordered_json files_json(const Trace& trace) {

@@ -25,12 +25,16 @@ struct TraceOptions {
   void add_reading_to(CLI::App& app);
   /// Reads them; clocks of ranks are aligned unless that is off. Draws progress on a terminal.
   [[nodiscard]] Trace read(bool quiet) const;
+  /// The flags of add_reading_to() that say the same again.
+  [[nodiscard]] std::vector<std::string> arguments() const;
 };
 
 /// What was not as it should be, one line each: `warning: ...`. For stderr.
 [[nodiscard]] std::string warnings_of(const Trace& trace);
 /// What was classified how, longest first.
 [[nodiscard]] std::string class_table(const Trace& trace);
+/// The same with all names, as JSON.
+[[nodiscard]] nlohmann::ordered_json classes_json(const Trace& trace);
 /// The `files` of a JSON result.
 [[nodiscard]] nlohmann::ordered_json files_json(const Trace& trace);
 

@@ -77,6 +77,7 @@ void diagnose(const Timeline& timeline, Explanation& explanation) {
   }
   look_at_bucket_copies(of);
   look_at_unknown_streams(of);
+  look_at_unknown_kernels(of);
   std::stable_sort(explanation.diagnoses.begin(),
                    explanation.diagnoses.end(),
                    [](const Diagnosis& a, const Diagnosis& b) { return a.weight > b.weight; });

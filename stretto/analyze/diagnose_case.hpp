@@ -49,5 +49,6 @@ void look_at_streams(Case& of);
 void look_at_slowdown(Case& of);
 void look_at_bucket_copies(Case& of);
 void look_at_unknown_streams(Case& of);
+void look_at_unknown_kernels(Case& of);
 
 }  // namespace stretto::detail

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -22,6 +24,27 @@ constexpr double kSlowed = 1.10;         // kernels beside communication against
 constexpr double kSlowedMuch = 0.01;     // of the compute is what slowed kernels take longer
 constexpr double kCopies = 0.02;         // of the step copies buckets
 constexpr double kUnknownStream = 0.05;  // of the span, on a stream with nothing but one kernel
+constexpr double kUnknownKernel = 0.05;  // of the span, kernels named like an exchange
+
+/// Whether somebody's own communication could be called that.
+bool sounds_like_exchange(std::string_view name) {
+  constexpr std::array<std::string_view, 9> kWords = {"exchange",
+                                                      "allreduce",
+                                                      "all_reduce",
+                                                      "allgather",
+                                                      "all_gather",
+                                                      "reduce_scatter",
+                                                      "reducescatter",
+                                                      "alltoall",
+                                                      "all_to_all"};
+  std::string lower(name);
+  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) {
+    return static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+  });
+  return std::any_of(kWords.begin(), kWords.end(), [&](std::string_view word) {
+    return lower.find(word) != std::string::npos;
+  });
+}
 
 }  // namespace
 
@@ -172,6 +195,33 @@ void look_at_unknown_streams(Case& of) {
               "If it is communication, say so: --comm-regex 'part of its name'"});
       return;
     }
+  }
+}
+
+void look_at_unknown_kernels(Case& of) {
+  std::map<std::uint32_t, std::int64_t> total_ns;  // by name, of those that count as compute
+  for (const Record& record : of.timeline.records) {
+    if (record.device != kNoId && record.kind == RecordKind::kCompute) {
+      total_ns[record.name] += record.end_ns - record.begin_ns;
+    }
+  }
+  std::int64_t span_ns = 0;
+  for (const DeviceTotals& totals : of.all.devices) {
+    span_ns += totals.span_ns;
+  }
+  for (const auto& [name, sum_ns] : total_ns) {
+    const double share =
+        span_ns == 0 ? 0.0 : static_cast<double>(sum_ns) / static_cast<double>(span_ns);
+    if (share < kUnknownKernel || !sounds_like_exchange(of.timeline.names[name])) {
+      continue;
+    }
+    of.say({"unknown_kernel",
+            Weight::kNote,
+            fmt::format("{} is named like an exchange, and counts as compute",
+                        quote(of.timeline.names[name])),
+            fmt::format("{} of the recording", percent(share)),
+            fmt::format("such a name and more than {} of the time", percent(kUnknownKernel)),
+            "If it is communication, say so: --comm-regex 'part of its name'"});
   }
 }
 

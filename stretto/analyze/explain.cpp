@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "stretto/analyze/activity.hpp"
@@ -18,6 +21,16 @@ bool has_steps(const Timeline& timeline) {
   return std::any_of(timeline.records.begin(), timeline.records.end(), [](const Record& record) {
     return record.kind == RecordKind::kStep && record.end_ns > record.begin_ns;
   });
+}
+
+std::size_t count_steps(const Timeline& timeline) {
+  std::set<std::uint32_t> steps;
+  for (const Record& record : timeline.records) {
+    if (record.kind == RecordKind::kStep && record.end_ns > record.begin_ns) {
+      steps.insert(record.step);
+    }
+  }
+  return steps.size();
 }
 
 bool is_imported(const Timeline& timeline) {
@@ -103,6 +116,13 @@ Explanation explain(const Timeline& timeline, const AnalyzeOptions& options) {
     }
     explanation.summary = analyze(timeline, all);
     explanation.modules = module_summaries(timeline);
+    if (const std::size_t all_steps = count_steps(timeline);
+        all_steps > static_cast<std::size_t>(explanation.summary->steps)) {
+      explanation.notes.push_back(
+          std::to_string(all_steps - static_cast<std::size_t>(explanation.summary->steps)) +
+          " of " + std::to_string(all_steps) +
+          " steps are in no median: not every rank has recorded them");
+    }
     if (all.machine && explanation.summary->bound == explanation.summary->step) {
       explanation.notes.push_back(
           "machine " + all.machine->name +

@@ -49,6 +49,37 @@ std::size_t count_ranks(const std::vector<const Record*>& records) {
   return static_cast<std::size_t>(std::unique(ranks.begin(), ranks.end()) - ranks.begin());
 }
 
+/// `rank 0 has steps 1 to 5, rank 1 has steps 7 to 9`; of a few ranks.
+std::string steps_by_rank(const Timeline& timeline, const std::vector<const Record*>& records) {
+  constexpr std::size_t kMostRanks = 4;
+  struct Range {
+    const Record* first = nullptr;
+    const Record* last = nullptr;
+  };
+  std::map<std::uint32_t, Range> ranks;
+  for (const Record* record : records) {  // by step
+    Range& range = ranks[record->rank];
+    range.first = range.first == nullptr ? record : range.first;
+    range.last = record;
+  }
+  std::string text;
+  std::size_t named = 0;
+  for (const auto& [rank, range] : ranks) {
+    if (named++ == kMostRanks) {
+      return text + ", ...";
+    }
+    text += (text.empty() ? "rank " : ", rank ") + std::to_string(rank) + " has ";
+    if (range.first->name < timeline.names.size() &&
+        timeline.names[range.first->name] == kWholeRecording) {
+      text += "no marked step";
+    } else {
+      text +=
+          "steps " + std::to_string(range.first->step) + " to " + std::to_string(range.last->step);
+    }
+  }
+  return text;
+}
+
 /// Millions of kernels need not be pointed to.
 bool is_listed(const Record& record, const Activities& activities) {
   switch (record.kind) {
@@ -121,10 +152,12 @@ std::vector<Step> whole_steps(const Timeline& timeline, const Activities& activi
         ErrorCode::kInvalidArgument,
         {"the timeline holds no whole step",
          {},
-         std::to_string(timeline.records.size()) + " records, " + std::to_string(records.size()) +
-             " of them steps, of " + std::to_string(ranks) + " ranks",
+         records.empty() ? "no step in " + std::to_string(timeline.records.size()) + " records"
+                         : steps_by_rank(timeline, records),
          "at least one step that every rank has recorded to its end",
-         {}});
+         ranks > 1 ? "Record the same steps on all ranks, name them with --step-regex, or analyze "
+                     "these ranks one by one"
+                   : ""});
   }
   distribute(timeline, activities, steps);
   return steps;

@@ -50,7 +50,11 @@ std::string text_as_hta(const std::vector<AsHta>& ranks) {
                         overlap(rank.stages.back().numbers),
                         overlap(rank.with_last_step));
   }
-  return text.empty() ? std::string("no device rows: HTA fails on such a trace\n") : text;
+  return text.empty() ? std::string(
+                            "no row of a device that this program reads: nothing to compare (HTA "
+                            "may take other rows for "
+                            "those of a device)\n")
+                      : text;
 }
 
 }  // namespace stretto

@@ -2,14 +2,37 @@
 #include <algorithm>
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "stretto/report/cells.hpp"
 #include "stretto/report/report.hpp"
 
 namespace stretto {
+namespace {
 
-std::string table(const std::vector<std::vector<std::string>>& rows) {
+/// Names come from files: what would move the cursor or break the line is written out.
+std::string printable(const std::string& cell) {
+  constexpr std::string_view kHex = "0123456789abcdef";
+  std::string text;
+  for (const char c : cell) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7f) {
+      text += {'\\', 'x', kHex[byte >> 4U], kHex[byte & 15U]};
+    } else {
+      text += c;
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string table(const std::vector<std::vector<std::string>>& given) {
+  std::vector<std::vector<std::string>> rows = given;
+  for (std::vector<std::string>& row : rows) {
+    std::transform(row.begin(), row.end(), row.begin(), printable);
+  }
   std::vector<std::size_t> widths;
   for (const std::vector<std::string>& row : rows) {
     widths.resize(std::max(widths.size(), row.size()));

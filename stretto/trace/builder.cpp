@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <limits>
+#include <map>
 #include <memory>
 #include <new>
 #include <stdexcept>
@@ -227,13 +228,41 @@ void TraceBuilder::link_devices() {
       records[i].link = kNoId;
     }
   }
-  records.erase(std::remove_if(begin,
-                               records.end(),
-                               [&](const Record& record) {
-                                 return record.kind == RecordKind::kEnqueue &&
-                                        !in(device_links, record.link);
-                               }),
-                records.end());
+  const auto is_without_rows = [&](const Record& record) {
+    return record.kind == RecordKind::kEnqueue && !in(device_links, record.link);
+  };
+  note_lost_kernels(is_without_rows);
+  records.erase(std::remove_if(begin, records.end(), is_without_rows), records.end());
+}
+
+template <typename IsWithoutRows>
+void TraceBuilder::note_lost_kernels(IsWithoutRows is_without_rows) {
+  // The last few launches of a recording are cut off by its end.
+  constexpr std::uint64_t kFew = 8;
+  constexpr double kShare = 0.01;
+  std::map<std::uint32_t, bool> known;  // by name
+  std::uint64_t launches = 0;
+  std::uint64_t without = 0;
+  for (std::size_t i = first_record_; i < timeline().records.size(); ++i) {
+    const Record& record = timeline().records[i];
+    if (record.kind != RecordKind::kEnqueue) {
+      continue;
+    }
+    const auto [place, added] = known.try_emplace(record.name, false);
+    if (added) {
+      place->second = timeline().names[record.name].find("LaunchKernel") != std::string::npos;
+    }
+    if (place->second) {
+      ++launches;
+      without += is_without_rows(record) ? 1U : 0U;
+    }
+  }
+  if (without >= kFew && static_cast<double>(without) > kShare * static_cast<double>(launches)) {
+    note(std::to_string(without) + " of " + std::to_string(launches) +
+         " kernel launches have no kernel in the file: " +
+         (without == launches ? "the device was not recorded"
+                              : "the profiler lost them, and what they ran is in no number"));
+  }
 }
 
 void TraceBuilder::finish() {

@@ -98,6 +98,8 @@ class TraceBuilder {
   /// Where a kernel of that name is counted.
   [[nodiscard]] KernelName& kernel_of(std::uint32_t name, std::string_view named_collective);
   void link_devices();
+  template <typename IsWithoutRows>
+  void note_lost_kernels(IsWithoutRows is_without_rows);
   void set_rank();
 
   Trace& trace_;

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <map>
 #include <optional>
@@ -142,6 +143,8 @@ class ChromeReader {
         add_slice(event);
       } else if (event.ph == "M") {
         add_name(event);
+      } else if (event.ph == "B" || event.ph == "b") {
+        ++pairs_;
       }
       if (++until_progress % 65536 == 0) {
         make_room();
@@ -169,6 +172,7 @@ class ChromeReader {
     }
     link_calls();
     add_ready_of_host();
+    note_unread();
     if (file_.negative > 0) {
       builder_.note(std::to_string(file_.negative) +
                     " rows have a negative duration; they count as 0");
@@ -183,6 +187,8 @@ class ChromeReader {
         // A collective's host row may have any category.
         if (CommunicationRules::is_host_communication(event.name)) {
           add_host(event, category);
+        } else {
+          count_unread(event.cat);
         }
         return;
       case Category::kDeviceAnnotation:
@@ -242,7 +248,8 @@ class ChromeReader {
     record.name = builder_.name_of_json(event.name);
     record.device = builder_.lane_id(arguments.device.empty() ? event.pid : arguments.device);
     record.stream = builder_.lane_id(arguments.stream.empty() ? event.tid : arguments.stream);
-    record.link = to_id(arguments.correlation);
+    record.link = link_of(arguments.correlation);
+    timeless_ += record.begin_ns == 0 && record.end_ns == 0 ? 1U : 0U;
     if (category == Category::kCopy) {
       record.bytes = std::max<std::int64_t>(0, to_count(arguments.bytes));
       builder_.add_copy(record);
@@ -278,7 +285,7 @@ class ChromeReader {
     }
     const Arguments arguments = read_arguments(event.args);
     Record record;
-    record.link = to_id(arguments.correlation);
+    record.link = link_of(arguments.correlation);
     if (record.link == kNoId || !read_times(event, record)) {
       return;
     }
@@ -299,6 +306,10 @@ class ChromeReader {
           record.call = builder_.add_call(arguments.call);
           record.bytes = payload_bytes(arguments.call);
         }
+        host_rows_.push_back({{record.begin_ns, record.end_ns},
+                              record.stream,
+                              record.call,
+                              collective_of_name(event.name)});
         builder_.add_host_communication(record);
       }
       return;
@@ -444,21 +455,24 @@ class ChromeReader {
     known += (known.empty() ? "" : " / ") + version;
   }
 
-  /// Kernels without metadata get it from the host's record of the call that launched them.
+  /// Kernels without metadata get it from the host's record of the call that launched them, or from
+  /// the row that the process group drew around it (`nccl:all_reduce`), all there was before 2.0.
   void link_calls() {
-    if (host_calls_.empty()) {
+    if (host_calls_.empty() && host_rows_.empty()) {
       return;
     }
-    std::sort(host_calls_.begin(), host_calls_.end(), [](const HostCall& a, const HostCall& b) {
-      return std::pair(a.thread, a.when.begin_ns) < std::pair(b.thread, b.when.begin_ns);
-    });
+    sort_calls(host_calls_);
+    sort_calls(host_rows_);
     std::vector<Record>& records = builder_.timeline().records;
-    std::unordered_map<std::uint32_t, std::uint32_t> by_link;  // link -> index in host_calls_
+    std::unordered_map<std::uint32_t, const HostCall*> by_link;
     for (std::size_t i = builder_.first_record(); i < records.size(); ++i) {
       if (records[i].kind == RecordKind::kEnqueue) {
-        const HostCall* call = call_around(records[i].stream, records[i].begin_ns);
+        const HostCall* call = call_around(host_calls_, records[i].stream, records[i].begin_ns);
+        if (call == nullptr) {
+          call = call_around(host_rows_, records[i].stream, records[i].begin_ns);
+        }
         if (call != nullptr) {
-          by_link.emplace(records[i].link, static_cast<std::uint32_t>(call - host_calls_.data()));
+          by_link.emplace(records[i].link, call);
         }
       }
     }
@@ -471,16 +485,19 @@ class ChromeReader {
       }
       const HostCall* call = nullptr;
       if (record.lane == Lane::kHost) {
-        call = call_around(record.stream, record.begin_ns);
+        call = call_around(host_calls_, record.stream, record.begin_ns);
       } else if (const auto found = by_link.find(record.link); found != by_link.end()) {
-        call = &host_calls_[found->second];
+        call = found->second;
       }
-      if (call != nullptr) {
+      if (call == nullptr) {
+        continue;
+      }
+      if (call->call != kNoId) {
         record.call = call->call;
         record.bytes = payload_bytes(builder_.timeline().calls[call->call]);
-        if (call->collective != Collective::kNone) {
-          record.collective = call->collective;
-        }
+      }
+      if (call->collective != Collective::kNone) {
+        record.collective = call->collective;
       }
     }
   }
@@ -543,19 +560,90 @@ class ChromeReader {
     Collective collective;
   };
 
-  [[nodiscard]] const HostCall* call_around(std::uint32_t thread, std::int64_t at_ns) const {
+  static void sort_calls(std::vector<HostCall>& calls) {
+    std::sort(calls.begin(), calls.end(), [](const HostCall& a, const HostCall& b) {
+      return std::pair(a.thread, a.when.begin_ns) < std::pair(b.thread, b.when.begin_ns);
+    });
+  }
+
+  [[nodiscard]] static const HostCall* call_around(const std::vector<HostCall>& calls,
+                                                   std::uint32_t thread,
+                                                   std::int64_t at_ns) {
     const auto after = std::upper_bound(
-        host_calls_.begin(),
-        host_calls_.end(),
+        calls.begin(),
+        calls.end(),
         std::pair(thread, at_ns),
         [](const std::pair<std::uint32_t, std::int64_t>& place, const HostCall& call) {
           return place < std::pair(call.thread, call.when.begin_ns);
         });
-    if (after == host_calls_.begin()) {
+    if (after == calls.begin()) {
       return nullptr;
     }
     const HostCall& call = *std::prev(after);
     return call.thread == thread && call.when.end_ns >= at_ns ? &call : nullptr;
+  }
+
+  /// A correlation id as a link. Those that do not fit get numbers of their own.
+  [[nodiscard]] std::uint32_t link_of(std::string_view text) {
+    constexpr std::int64_t kFirstOwn = 0x80000000;
+    std::int64_t id = 0;
+    if (text.empty()) {
+      return kNoId;
+    }
+    if (!parse_integer(text, id) || id < 0) {
+      ++bad_links_;
+      return kNoId;
+    }
+    if (id < kFirstOwn) {
+      return static_cast<std::uint32_t>(id);
+    }
+    return large_links_
+        .try_emplace(
+            id,
+            static_cast<std::uint32_t>(kFirstOwn + static_cast<std::int64_t>(large_links_.size())))
+        .first->second;
+  }
+
+  void count_unread(std::string_view category) {
+    constexpr std::size_t kMostKinds = 64;
+    const auto known = unread_.find(category);
+    if (known != unread_.end()) {
+      ++known->second;
+    } else if (unread_.size() < kMostKinds) {
+      unread_.emplace(category, 1);
+    }
+  }
+
+  /// What was passed over and may matter to somebody.
+  void note_unread() {
+    constexpr std::uint64_t kFew = 100;  // every file has some rows about itself
+    if (pairs_ > 0) {
+      builder_.note(std::to_string(pairs_) +
+                    " rows come as a begin and an end (ph B or b); only whole ones (X) are read");
+    }
+    if (timeless_ > 0) {
+      builder_.note(std::to_string(timeless_) +
+                    " device rows have neither time nor duration: the profiler lost them, and they "
+                    "count as nothing");
+    }
+    if (bad_links_ > 0) {
+      builder_.note(std::to_string(bad_links_) +
+                    " rows have a correlation that is no number: they are linked to no launch");
+    }
+    const std::vector<Record>& records = builder_.timeline().records;
+    const bool device =
+        std::any_of(records.begin() + static_cast<std::ptrdiff_t>(builder_.first_record()),
+                    records.end(),
+                    [](const Record& record) { return record.lane != Lane::kHost; });
+    const auto most =
+        std::max_element(unread_.begin(), unread_.end(), [](const auto& a, const auto& b) {
+          return a.second < b.second;
+        });
+    if (!device && most != unread_.end() && most->second >= kFew) {
+      builder_.note(
+          "no row of a device is read; of the categories that are not, the most rows have " +
+          quote(most->first) + ": " + std::to_string(most->second));
+    }
   }
 
   Input& input_;
@@ -564,8 +652,14 @@ class ChromeReader {
   TraceFile& file_;
   std::optional<TraceFault> fault_;
   AscendRows ascend_;
-  std::vector<HostCall> host_calls_;
+  std::vector<HostCall> host_calls_;  // record_param_comms
+  std::vector<HostCall> host_rows_;   // nccl:all_reduce and the like
   std::vector<Issued> issued_;
+  std::unordered_map<std::int64_t, std::uint32_t> large_links_;
+  std::map<std::string, std::uint64_t, std::less<>> unread_;  // rows by category
+  std::uint64_t pairs_ = 0;
+  std::uint64_t timeless_ = 0;
+  std::uint64_t bad_links_ = 0;
 };
 
 }  // namespace

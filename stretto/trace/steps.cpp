@@ -260,7 +260,9 @@ class Marker {
     std::int64_t begin = kLatestTraceNs;
     std::int64_t end = -kLatestTraceNs;
     for (const Record& record : records()) {
-      if (record.rank == rank_ && has_device_ == (record.lane != Lane::kHost)) {
+      // Rows without time and length are what a profiler lost: they lie at 0.
+      if (record.rank == rank_ && record.end_ns > record.begin_ns &&
+          has_device_ == (record.lane != Lane::kHost)) {
         begin = std::min(begin, record.begin_ns);
         end = std::max(end, record.end_ns);
       }
@@ -311,7 +313,7 @@ class Marker {
   /// The last step of a recording may be cut off: it has then fewer collectives than all others,
   /// which agree.
   void leave_out_incomplete(std::vector<HostStep>& steps) {
-    if (steps.size() < 3) {
+    if (steps.size() < 2) {
       return;
     }
     std::map<std::uint32_t, std::size_t> count;
@@ -320,6 +322,16 @@ class Marker {
           has_device_ == (record.lane != Lane::kHost)) {
         ++count[record.step];
       }
+    }
+    if (steps.size() == 2) {
+      const std::size_t first = count[steps[0].number];
+      const std::size_t second = count[steps[1].number];
+      if (second < first) {
+        builder_.note("the last of its two steps has " + std::to_string(second) +
+                      " collectives, the first " + std::to_string(first) +
+                      ": it may be cut off, and counts");
+      }
+      return;
     }
     const std::size_t usual = count[steps[1].number];
     const bool agree = std::all_of(steps.begin() + 1, steps.end() - 1, [&](const HostStep& step) {

@@ -13,6 +13,8 @@
 #include <system_error>
 #include <utility>
 
+#include <glob.h>
+
 #include "stretto/base/error.hpp"
 #include "stretto/base/text.hpp"
 #include "stretto/trace/builder.hpp"
@@ -177,7 +179,19 @@ void set_rank(TraceFile& file, std::uint32_t order) {
 }
 
 void end_file(TraceBuilder& builder, std::uint32_t order, bool whole) {
-  set_rank(builder.file(), order);
+  TraceFile& file = builder.file();
+  if (file.fault && file.events == 0) {
+    throw Error(ErrorCode::kParse,
+                {"nothing of a trace can be used",
+                 file.path,
+                 file.fault->what,
+                 "at least one whole event before the fault",
+                 "Is it the right file? Formats that can be read: " + trace_formats()});
+  }
+  if (file.events == 0) {
+    builder.note("it holds no events");
+  }
+  set_rank(file, order);
   if (whole) {
     builder.finish_as_it_is();
   } else {
@@ -312,6 +326,50 @@ void put_together(Trace& trace, std::vector<std::size_t> first_records) {
   timeline.steps_recorded = timeline.steps_total;
 }
 
+/// What a pattern of a shell means, for one that came quoted; in natural order.
+std::vector<std::string> matches_of(const std::string& pattern) {
+  std::vector<std::string> names;
+  if (pattern.find_first_of("*?[") == std::string::npos) {
+    return names;
+  }
+  glob_t found{};
+  if (glob(pattern.c_str(), 0, nullptr, &found) == 0) {
+    names.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  }
+  globfree(&found);
+  std::sort(names.begin(), names.end(), natural_less);
+  return names;
+}
+
+void refuse_twice(const std::vector<std::filesystem::path>& files) {
+  std::set<std::filesystem::path> known;
+  for (const std::filesystem::path& file : files) {
+    std::error_code error;
+    const std::filesystem::path same = std::filesystem::canonical(file, error);
+    if (!error && std::filesystem::is_regular_file(same) && !known.insert(same).second) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  {"a trace is given twice",
+                   file.string(),
+                   "the same file as one before it",
+                   "one file per rank",
+                   ""});
+    }
+  }
+}
+
+/// Ranks that are only the order of files would be wrong in another order.
+void note_ranks_by_order(Trace& trace) {
+  std::size_t counted = 0;
+  for (const TraceFile& file : trace.files) {
+    counted += file.rank_from == "order" ? 1U : 0U;
+  }
+  if (trace.files.size() > 1 && counted > 0) {
+    trace.notes.push_back(std::to_string(counted) + " of " + std::to_string(trace.files.size()) +
+                          " files do not say which rank they are of, nor do their names: they "
+                          "are numbered in the order given");
+  }
+}
+
 }  // namespace
 
 std::string trace_formats() {
@@ -326,6 +384,11 @@ std::vector<std::filesystem::path> find_traces(const std::vector<std::string>& n
     std::error_code error;
     const auto status = std::filesystem::status(name, error);
     if (error || !std::filesystem::exists(status)) {
+      if (std::vector<std::string> matched = matches_of(name); !matched.empty()) {
+        const std::vector<std::filesystem::path> found = find_traces(matched);
+        files.insert(files.end(), found.begin(), found.end());
+        continue;
+      }
       throw Error(ErrorCode::kInvalidArgument,
                   {"no such trace",
                    quote(name),
@@ -373,6 +436,7 @@ std::vector<std::filesystem::path> find_traces(const std::vector<std::string>& n
 
 Trace read_traces(const std::vector<std::filesystem::path>& files,
                   const TraceReadOptions& options) {
+  refuse_twice(files);
   Trace trace;
   std::vector<std::size_t> first_records;
   std::uint32_t order = 0;
@@ -382,6 +446,7 @@ Trace read_traces(const std::vector<std::filesystem::path>& files,
     read_file(path, builder, order);
     order += std::max(1U, trace.files.back().rank_count);
   }
+  note_ranks_by_order(trace);
   put_together(trace, std::move(first_records));
   return trace;
 }

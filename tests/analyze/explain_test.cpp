@@ -627,6 +627,47 @@ TEST(Diagnoses, AStreamOfNothingButOneKernelIsAskedAbout) {
   EXPECT_EQ(after.devices[0].communication_count, 2);
 }
 
+TEST(Diagnoses, AKernelNamedLikeAnExchangeIsAskedAbout) {
+  KinetoText trace;
+  trace.kernel("gemm", 0, 100, 7, 1).kernel("my_fancy_AllGather_kernel", 100, 300, 7, 2);
+  const Explanation explanation = explain(read_trace_text(trace.text(), "t.json").timeline);
+  const Diagnosis* unknown = find(explanation, "unknown_kernel");
+  ASSERT_NE(unknown, nullptr);
+  EXPECT_NE(unknown->finding.find("my_fancy_AllGather_kernel"), std::string::npos);
+  EXPECT_NE(unknown->advice.find("--comm-regex"), std::string::npos);
+}
+
+TEST(Explain, StepsThatNotEveryRankHasAreSaid) {
+  testing::TimelineBuilder builder(2);
+  for (std::uint32_t step = 1; step <= 5; ++step) {
+    builder.step(step, 0, 10.0 * step, 10).compute(RecordKind::kBackward, "b", 0, 5);
+    builder.bucket(0, 1024, 5, 5, 9);
+    builder.step(step + 2, 1, 10.0 * step, 10).compute(RecordKind::kBackward, "b", 0, 5);
+    builder.bucket(0, 1024, 5, 5, 9);
+  }
+  const Explanation explanation = explain(builder.timeline());
+  EXPECT_EQ(explanation.summary->steps, 3U);
+  const auto said = [&](std::string_view part) {
+    return std::any_of(
+        explanation.notes.begin(), explanation.notes.end(), [&](const std::string& note) {
+          return note.find(part) != std::string::npos;
+        });
+  };
+  EXPECT_TRUE(said("4 of 7 steps are in no median"));
+}
+
+TEST(Explain, RanksWithoutAStepInCommonAreNamed) {
+  testing::TimelineBuilder builder(2);
+  builder.step(1, 0, 0, 10).compute(RecordKind::kBackward, "b", 0, 5);
+  builder.step(7, 1, 0, 10).compute(RecordKind::kBackward, "b", 0, 5);
+  try {
+    (void)analyze(builder.timeline());
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.detail().found, "rank 0 has steps 1 to 1, rank 1 has steps 7 to 7");
+  }
+}
+
 TEST(Diagnoses, AFatLastBucket) {
   testing::TimelineBuilder builder(1);
   for (std::uint32_t step = 0; step < 3; ++step) {

@@ -589,8 +589,11 @@ class Analyze(CliTest):
         self.assertIn("1 of 2 ranks are here (missing: 1)", done.stderr)
 
     def test_one_rank_twice_is_an_error(self):
-        done = stretto("analyze", self.one, self.one, "--json")
-        error = self.error(done, 2)
+        error = self.error(stretto("analyze", self.one, self.one, "--json"), 2)
+        self.assertIn("a trace is given twice", error["message"])
+        again = self.directory / "again.json"
+        again.write_bytes(pathlib.Path(self.one).read_bytes())
+        error = self.error(stretto("analyze", self.one, again, "--json"), 2)
         self.assertIn("two files are of one rank", error["message"])
 
     def test_tables_and_csv(self):
@@ -632,12 +635,13 @@ class Analyze(CliTest):
         self.assertIn("--salvage", error["help"])
         done = stretto("analyze", path, "--salvage", "--json")
         fault = self.result(done)["files"][0]["fault"]
-        self.assertIn("at least 1 of its events were lost", stretto("analyze", path, "--salvage").stderr)
+        self.assertIn("at least 1 were lost", stretto("analyze", path, "--salvage").stderr)
         self.assertGreater(fault["offset_bytes"], 0)
         for name, content in (("empty.json", b""), ("text.json", b"hello"), ("cut.json.gz", gzip.compress(b"[" * 9999)[:40])):
             bad = self.directory / name
             bad.write_bytes(content)
             self.error(stretto("analyze", bad, "--json"), 3)
+            self.error(stretto("analyze", bad, "--json", "--salvage"), 3)  # nothing of it can be used
         self.error(stretto("analyze", self.directory / "none.json", "--json"), 2)
 
     def test_classes_say_what_decided(self):
@@ -842,6 +846,79 @@ class Diff(CliTest):
         self.assertEqual(4, done.returncode, done.stderr)
         self.assertIn("day3.json", done.stdout)
         self.assertIn("communication_s went from 150.0 us to 200.0 us", done.stdout)
+
+
+class SmallTraces(CliTest):
+    def trace(self, name, kernel="gemm"):
+        """One step of one device: 100 us of compute, then 30 us of communication that nothing hides."""
+        path = self.directory / name
+        rows = [(kernel, 0, 100, 7), ("ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", 100, 30, 8)]
+        path.write_text(json.dumps({"traceEvents": [
+            {"ph": "X", "cat": "kernel", "name": title, "pid": 0, "tid": stream, "ts": 1000 + begin, "dur": length,
+             "args": {"device": 0, "stream": stream, "correlation": stream}} for title, begin, length, stream in rows]}))
+        return path
+
+    def test_diff_of_nothing_exposed(self):
+        result = self.directory / "hidden.result.json"
+        document = json.loads(stretto("analyze", self.trace("exposed.json"), "--json").stdout)
+        summary = document["summary"]
+        self.assertGreater(summary["exposed_s"], 0)
+        exposed = self.directory / "exposed.result.json"
+        exposed.write_text(json.dumps(document))
+        summary["exposed_s"] = 0.0
+        result.write_text(json.dumps(document))
+        same = stretto("diff", result, result, "--fail-if", "exposed_s > +5%")  # spaces as people write them
+        self.assertEqual((same.returncode, same.stderr), (0, ""))
+        worse = stretto("diff", result, exposed, "--fail-if", "exposed_s>+5%")
+        self.assertEqual(worse.returncode, 4)
+        self.assertIn("went from 0 s to", worse.stdout)
+        self.assertEqual(stretto("diff", result, exposed, "--fail-if", "exposed_s<-5%").returncode, 0)
+
+    def test_history_goes_on_without_what_cannot_be_read(self):
+        history = self.directory / "broken_history"
+        history.mkdir()
+        for day in ("1.json", "2.json", "4.json"):
+            (history / day).write_text(self.trace("day.json").read_text())
+        (history / "3.json").write_text("{")
+        done = stretto("diff", "--history", history)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("3.json: left out", done.stderr)
+        (history / "5.json").write_text("{")  # the one that is asked about
+        self.assertEqual(stretto("diff", "--history", history).returncode, 3)
+
+    def test_analyze_json_has_every_table(self):
+        path = self.trace("tables.json")
+        document = json.loads(stretto("analyze", path, "--json").stdout)
+        self.assertEqual([step["exposed_s"] for step in document["steps"]], [30e-6])
+        self.assertEqual([(row["kernel"], row["counts_as"]) for row in document["classes"]],
+                         [("ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", "communication"), ("gemm", "compute")])
+        hta = json.loads(stretto("analyze", path, "--as", "hta", "--json").stdout)
+        self.assertEqual(hta["ranks"][0]["stages"][0]["kernel_time_ns"], 130000)
+        for flags in (("--json", "--csv"), ("--as", "hta", "--csv"), ("--classes", "--csv")):
+            self.assertEqual(stretto("analyze", path, *flags).returncode, 2, flags)
+
+    def test_next_keeps_the_flags_that_made_the_numbers(self):
+        folder = self.directory / "two ranks"
+        folder.mkdir()
+        for rank in range(2):
+            self.trace(f"two ranks/rank{rank}.json", kernel="my_exchange")
+        done = stretto("analyze", folder, "--comm-regex", "my_ex", "--machine", "2@1Gbit/s,50us")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        following = [line for line in done.stdout.splitlines() if line.startswith("next: ")][0]
+        self.assertIn("--comm-regex my_ex", following)
+        self.assertIn("--machine 2@1Gbit/s,50us", following)
+
+    def test_names_cannot_move_the_cursor(self):
+        path = self.trace("escapes.json", kernel="\x1b[31mred\x1b]0;title\x07\nline")
+        for flags in (("--classes",), ("--per", "collective"), ()):
+            done = stretto("analyze", path, *flags)
+            self.assertNotIn("\x1b", done.stdout + done.stderr)
+        self.assertIn("\\x1b[31mred", stretto("analyze", path, "--classes").stdout)
+
+    def test_more_ranks_than_a_host_can_have(self):
+        done = stretto("replay", "resnet50", "--emulate", "9999@1Gbit/s,50us")
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("at most 256", done.stderr)
 
 
 class Train(CliTest):
