@@ -73,7 +73,7 @@ void ScheduleOptions::add_to(CLI::App& app) {
   app.add_flag("--explain", explain, "Say which algorithm --algorithm auto takes, and why");
   compress.add_to(app,
                   "Codec of the gradients: none (default), fp16, bf16, int8, int4, onebit, "
-                  "topk:0.01, threshold:3rms, randomk:0.1...; auto or auto:int8,topk:0.01: one of "
+                  "topk:0.01, threshold:3rms, powersgd:4...; auto or auto:int8,topk:0.01: one of "
                   "those, per bucket, where it pays. All but none lose something: see "
                   "docs/compression.md");
   app.add_option("--streams", streams, "Buckets on the wire at once (default 1; 0 = all)")

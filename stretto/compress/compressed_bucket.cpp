@@ -69,18 +69,30 @@ Work CompressedBucket::all_reduce(BufferView data,
   return communicator_->all_reduce_by(*this, data, op, options);
 }
 
+void CompressedBucket::set_directions(std::span<const float> directions) {
+  if (!directions.empty()) {
+    throw Error(ErrorCode::kMismatch,
+                {"this codec has no directions to take up",
+                 "codec " + to_string(codec_),
+                 std::to_string(directions.size()) + " numbers",
+                 "none",
+                 "Restore what the same plan has saved."});
+  }
+}
+
 bool can_ride(const CodecSpec& codec, Algorithm algorithm) noexcept {
   if (algorithm == Algorithm::kAuto || algorithm == Algorithm::kDirect) {
     return true;
   }
   const bool additive = codec.kind == CodecKind::kFp16 || codec.kind == CodecKind::kBf16 ||
-                        codec.kind == CodecKind::kRandomK;
+                        codec.kind == CodecKind::kRandomK || codec.kind == CodecKind::kPowerSgd;
   return additive && can_run(Collective::kAllReduce, algorithm);
 }
 
 std::unique_ptr<CompressedBucket> compressed_bucket(Communicator& communicator,
                                                     const CodecSpec& codec,
-                                                    std::size_t count) {
+                                                    std::size_t count,
+                                                    std::vector<MatrixPart> matrices) {
   if (count > Selector::kMostElements) {
     throw Error(ErrorCode::kInvalidArgument,
                 {"a compressed bucket has too many elements",
@@ -99,6 +111,9 @@ std::unique_ptr<CompressedBucket> compressed_bucket(Communicator& communicator,
       break;
     case CodecExchange::kAdditive:
       bucket = detail::random_k_exchange(communicator, codec, count);
+      break;
+    case CodecExchange::kLowRank:
+      bucket = detail::low_rank_exchange(communicator, codec, count, std::move(matrices));
       break;
     case CodecExchange::kTwoShot:
       bucket = detail::two_shot_exchange(communicator, codec, count);

@@ -4,11 +4,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "stretto/base/units.hpp"
 #include "stretto/comm/communicator.hpp"
+#include "stretto/compress/codec/low_rank.hpp"
 #include "stretto/compress/residuals.hpp"
 #include "stretto/data/codec_spec.hpp"
+#include "stretto/data/plan.hpp"
 
 namespace stretto {
 
@@ -30,8 +34,9 @@ struct CodecCounters {
 /// gives each other its part, encoded; the owner of a part adds in fp32 in rank order, encodes the
 /// sum once and gives it to all: nothing is rounded on every hop. *Gather* (topk, threshold): all
 /// get the elements of all, and add them in rank order. *Additive* (randomk; fp16 and bf16 under an
-/// algorithm other than direct): the encoded bucket takes part in an all-reduce. All ranks get the
-/// same bits.
+/// algorithm other than direct): the encoded bucket takes part in an all-reduce. *Low rank*
+/// (powersgd): factors of matrices do, in two that depend on each other. All ranks get the same
+/// bits.
 class CompressedBucket : private detail::Procedure {
  public:
   /// `data`, of fp32, is replaced by the sum or mean over ranks of D(Q(data + residual)). With
@@ -54,6 +59,16 @@ class CompressedBucket : private detail::Procedure {
   [[nodiscard]] const CodecCounters& counters() const noexcept { return counters_; }
   void reset_counters() noexcept { counters_ = {}; }
 
+  /// What the codec has learned of earlier gradients, the same on all ranks: powersgd's directions.
+  /// Empty for the others, and before the first exchange. Between steps.
+  [[nodiscard]] virtual std::span<const float> directions() const noexcept { return {}; }
+  /// @throws Error kMismatch: another number of them than this bucket has.
+  virtual void set_directions(std::span<const float> directions);
+  /// The step is over: what its exchange has learned counts from now on. As Residuals::commit().
+  virtual void commit() noexcept {}
+  /// As it was before the last commit().
+  virtual void undo() noexcept {}
+
  protected:
   /// What one exchange works on.
   struct Input {
@@ -74,7 +89,8 @@ class CompressedBucket : private detail::Procedure {
  private:
   friend std::unique_ptr<CompressedBucket> compressed_bucket(Communicator& communicator,
                                                              const CodecSpec& codec,
-                                                             std::size_t count);
+                                                             std::size_t count,
+                                                             std::vector<MatrixPart> matrices);
   CodecSpec codec_;
   Communicator* communicator_ = nullptr;
   std::size_t count_ = 0;
@@ -84,12 +100,25 @@ class CompressedBucket : private detail::Procedure {
 /// means kDirect here; by others the additive ones.
 [[nodiscard]] bool can_ride(const CodecSpec& codec, Algorithm algorithm) noexcept;
 
-/// For buckets of `count` elements, with memory for their wire.
+/// What powersgd sends a matrix for saves it this many times, or the matrix travels as it is.
+inline constexpr std::size_t kLeastLowRankRatio = 2;
+
+/// The matrices of a bucket with these ranges that are worth it for `codec`: of tensors with two
+/// dimensions or more, seen as [shape[0], all others], the rows that lie in the bucket as a whole.
+/// None for codecs that see elements only.
+[[nodiscard]] std::vector<MatrixPart> matrices_in(const std::vector<TensorSpec>& tensors,
+                                                  const std::vector<TensorRange>& ranges,
+                                                  const CodecSpec& codec);
+
+/// For buckets of `count` elements, with memory for their wire. `matrices`, of matrices_in(), are
+/// what powersgd encodes; all other elements of its bucket travel as they are.
 /// @throws Error kInvalidArgument: no codec, or a bucket too long for 32-bit indices; kUnavailable
 /// as
 ///         Communicator::allocate().
-[[nodiscard]] std::unique_ptr<CompressedBucket> compressed_bucket(Communicator& communicator,
-                                                                  const CodecSpec& codec,
-                                                                  std::size_t count);
+[[nodiscard]] std::unique_ptr<CompressedBucket> compressed_bucket(
+    Communicator& communicator,
+    const CodecSpec& codec,
+    std::size_t count,
+    std::vector<MatrixPart> matrices = {});
 
 }  // namespace stretto

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <ctime>
 #include <memory>
+#include <vector>
 
 #include "stretto/comm/exchange.hpp"
 #include "stretto/compress/codec/block_codec.hpp"
@@ -31,6 +32,13 @@ namespace stretto::detail {
 [[nodiscard]] std::unique_ptr<CompressedBucket> random_k_exchange(Communicator& communicator,
                                                                   const CodecSpec& codec,
                                                                   std::size_t count);
+
+/// Factors of matrices by two dependent all-reduces: 4 a + 2 (P-1)/P w b with `direct`, w of r
+/// (rows + columns) floats for each matrix and of all elements that are in none.
+[[nodiscard]] std::unique_ptr<CompressedBucket> low_rank_exchange(Communicator& communicator,
+                                                                  const CodecSpec& codec,
+                                                                  std::size_t count,
+                                                                  std::vector<MatrixPart> matrices);
 
 /// Spreads the bits of a number that counts (the finalizer of SplitMix64).
 [[nodiscard]] constexpr std::uint64_t mix_key(std::uint64_t x) noexcept {

@@ -16,7 +16,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "numbers are written as they are");
 
 constexpr std::string_view kMagic = "SRES";
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kVersion = 2;
 constexpr std::size_t kChecksum = sizeof(std::uint64_t);
 
 std::uint64_t checksum_of(std::span<const std::byte> bytes) {
@@ -134,6 +134,11 @@ std::vector<std::byte> to_bytes(const ResidualState& state) {
     writer.floats(tensor.own);
     writer.floats(tensor.sums);
   }
+  writer.number(std::uint64_t{state.directions.size()});
+  for (const std::vector<float>& directions : state.directions) {
+    writer.number(std::uint64_t{directions.size()});
+    writer.floats(directions);
+  }
   return writer.finish();
 }
 
@@ -181,6 +186,10 @@ ResidualState residual_state_from_bytes(std::span<const std::byte> bytes, std::s
     tensor.own = reader.floats(own);
     tensor.sums = reader.floats(sums);
     state.tensors.push_back(std::move(tensor));
+  }
+  const auto buckets = reader.number<std::uint64_t>();
+  for (std::uint64_t b = 0; b < buckets; ++b) {
+    state.directions.push_back(reader.floats(reader.number<std::uint64_t>()));
   }
   if (reader.left() != kChecksum) {
     reader.fail("the state goes on behind its end",

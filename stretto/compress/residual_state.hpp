@@ -24,10 +24,13 @@ struct ResidualState {
   std::uint32_t step = 0;       ///< Finished so far: what is drawn at random goes on from there.
   std::uint64_t plan_hash = 0;  ///< Of the plan under which `sums` were this rank's to make.
   std::vector<Tensor> tensors;  ///< Of f32, in that plan's order.
+  /// CompressedBucket::directions() of that plan's buckets, the same on all ranks; may be empty.
+  /// For another plan, or number of ranks, codecs find them anew.
+  std::vector<std::vector<float>> directions;
   friend bool operator==(const ResidualState&, const ResidualState&) = default;
 };
 
-/// `SRES`, version 1, little-endian, with an xxh64 of all of it at the end.
+/// `SRES`, version 2, little-endian, with an xxh64 of all of it at the end.
 [[nodiscard]] std::vector<std::byte> to_bytes(const ResidualState& state);
 /// @throws Error kParse naming `where`: another format, cut off, or a checksum that does not fit.
 [[nodiscard]] ResidualState residual_state_from_bytes(std::span<const std::byte> bytes,

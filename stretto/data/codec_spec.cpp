@@ -19,8 +19,8 @@ namespace stretto {
 namespace {
 
 // In the order of the enumerators.
-constexpr std::array<std::string_view, 9> kNames = {
-    "none", "fp16", "bf16", "int8", "int4", "onebit", "topk", "threshold", "randomk"};
+constexpr std::array<std::string_view, 10> kNames = {
+    "none", "fp16", "bf16", "int8", "int4", "onebit", "topk", "threshold", "randomk", "powersgd"};
 constexpr std::string_view kNoFeedback = "nofeedback";
 constexpr std::string_view kStochastic = "stochastic";
 
@@ -86,6 +86,21 @@ void read_share(CodecSpec& codec, std::string_view text, std::string_view share)
   codec.fraction = fraction;
 }
 
+// Of a matrix of some thousand rows and columns more than this is no compression.
+constexpr int kMostRank = 256;
+
+void read_rank(CodecSpec& codec, std::string_view text, std::string_view rank) {
+  const auto value = number<int>(rank);
+  if (!value || *value < 1 || *value > kMostRank) {
+    refuse(text,
+           "no such rank",
+           rank,
+           "from 1 to " + std::to_string(kMostRank),
+           "Example: powersgd:4");
+  }
+  codec.rank = *value;
+}
+
 // `0.001` or `3rms`.
 void read_threshold(CodecSpec& codec, std::string_view text, std::string_view threshold) {
   constexpr std::string_view kRms = "rms";
@@ -129,6 +144,8 @@ CodecExchange exchange_of(const CodecSpec& codec) noexcept {
       return CodecExchange::kGather;
     case CodecKind::kRandomK:
       return CodecExchange::kAdditive;
+    case CodecKind::kPowerSgd:
+      return CodecExchange::kLowRank;
     default:
       return CodecExchange::kTwoShot;
   }
@@ -145,6 +162,8 @@ std::string to_string(const CodecSpec& codec) {
       const std::string part = plain(codec.fraction);
       text += part == "1" ? "1.0" : part;
     }
+  } else if (codec.kind == CodecKind::kPowerSgd) {
+    text += ":" + std::to_string(codec.rank);
   } else if (codec.kind == CodecKind::kThreshold) {
     text += ":" + plain(codec.threshold) + (codec.relative ? "rms" : "");
   }
@@ -165,15 +184,19 @@ CodecSpec parse_codec(std::string_view text) {
   CodecSpec codec;
   codec.kind = static_cast<CodecKind>(name - kNames.begin());
   std::size_t next = 1;
-  if (chooses(codec.kind) || codec.kind == CodecKind::kThreshold) {
+  const bool ranked = codec.kind == CodecKind::kPowerSgd;
+  if (chooses(codec.kind) || codec.kind == CodecKind::kThreshold || ranked) {
     if (parts.size() < 2) {
       refuse(text,
              "this codec needs a number",
              text,
-             codec.kind == CodecKind::kThreshold ? std::string(*name) + ":0.001"
-                                                 : std::string(*name) + ":0.01");
+             std::string(*name) + (ranked                                ? ":4"
+                                   : codec.kind == CodecKind::kThreshold ? ":0.001"
+                                                                         : ":0.01"));
     }
-    if (codec.kind == CodecKind::kThreshold) {
+    if (ranked) {
+      read_rank(codec, text, parts[1]);
+    } else if (codec.kind == CodecKind::kThreshold) {
       read_threshold(codec, text, parts[1]);
     } else {
       read_share(codec, text, parts[1]);

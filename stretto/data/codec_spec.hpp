@@ -19,6 +19,7 @@ enum class CodecKind : std::uint8_t {
   kTopK,       ///< The largest magnitudes.
   kThreshold,  ///< All magnitudes from a threshold on.
   kRandomK,    ///< Elements drawn from a seed that all ranks have.
+  kPowerSgd,   ///< Matrices as the product of two thin ones.
 };
 
 /// One codec with its settings. Plain data; its text form is what people write and plans hold.
@@ -28,6 +29,8 @@ struct CodecSpec {
   double fraction = 0.0;
   /// kTopK, kRandomK: so many elements of a bucket; 0 if `fraction` says.
   std::int64_t count = 0;
+  /// kPowerSgd: columns of the thin matrices.
+  int rank = 0;
   /// kThreshold: in the gradient's own units,
   double threshold = 0.0;
   /// or, if true, in root mean squares of what is about to be sent: it follows the gradients.
@@ -50,12 +53,13 @@ enum class CodecExchange : std::uint8_t {
   kTwoShot,   ///< Parts, then sums of parts, encoded each time.
   kGather,    ///< Everything to everybody.
   kAdditive,  ///< What is encoded takes part in an all-reduce.
+  kLowRank,   ///< Factors take part in two, the second of which depends on the first.
 };
 [[nodiscard]] CodecExchange exchange_of(const CodecSpec& codec) noexcept;
 
 /// `none`, `fp16`, `bf16`, `int8`, `int8:stochastic`, `int4`, `onebit`, `topk:0.01` (a part),
-/// `topk:1000` (elements), `topk:1%`, `threshold:0.001`, `threshold:3rms`, `randomk:0.1`; and
-/// `:nofeedback` at the end of those that have error feedback.
+/// `topk:1000` (elements), `topk:1%`, `threshold:0.001`, `threshold:3rms`, `randomk:0.1`,
+/// `powersgd:4`; and `:nofeedback` at the end of those that have error feedback.
 [[nodiscard]] std::string to_string(const CodecSpec& codec);
 /// Reads what to_string() writes. `topk:1` is one element and `topk:1.0` all of them.
 /// @throws Error kInvalidArgument naming the part that is wrong.

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "stretto/base/error.hpp"
+#include "stretto/compress/codec/low_rank.hpp"
 #include "stretto/compress/codec/selection.hpp"
 #include "stretto/compress/exchanges.hpp"
 
@@ -53,6 +54,36 @@ double norm(const std::vector<float>& values) {
   return std::sqrt(squares);
 }
 
+/// What powersgd does to a bucket that is a square matrix, and some elements more.
+struct SquareFactors {
+  SquareFactors() = default;
+  SquareFactors(std::size_t count, std::size_t columns)
+      : side(static_cast<std::size_t>(std::sqrt(static_cast<double>(count)))),
+        rank(columns),
+        q(side * rank),
+        p(side * rank),
+        own(side * rank) {
+    normalise_columns(q, rank, 1);
+  }
+  void encode(float* c, const float* residual) {
+    kernels->project(c, residual, side, side, q.data(), rank, p.data());
+    orthonormalise(p, rank, scratch);
+    std::fill(own.begin(), own.end(), 0.0F);
+    kernels->project_back(c, side, side, p.data(), rank, own.data());
+  }
+  void decode(float* c, float* left) const {
+    kernels->reconstruct(c, side, side, p.data(), rank, own.data(), own.data(), left);
+  }
+
+  const detail::LowRankKernels* kernels = &detail::low_rank_kernels();
+  std::size_t side = 0;
+  std::size_t rank = 0;
+  std::vector<float> q;
+  std::vector<float> p;
+  std::vector<float> own;
+  std::vector<double> scratch;
+};
+
 }  // namespace
 
 CodecRate measure_codec(const CodecSpec& codec, const CodecRateOptions& options) {
@@ -79,7 +110,14 @@ CodecRate measure_codec(const CodecSpec& codec, const CodecRateOptions& options)
   std::vector<std::byte> wire;
   Selector selector;
   SparseValues chosen;
-  if (exchange_of(codec) == CodecExchange::kTwoShot) {
+  SquareFactors factors;
+  if (codec.kind == CodecKind::kPowerSgd) {
+    factors = SquareFactors(count, static_cast<std::size_t>(codec.rank));
+    wire.resize(sizeof(float) * (2 * factors.q.size() + count - factors.side * factors.side));
+    sum = gradient;  // encoded where it is
+    encode_from = [&](const float* kept) { factors.encode(sum.data(), feedback ? kept : nullptr); };
+    add = [&] { factors.decode(sum.data(), feedback ? next.data() : nullptr); };
+  } else if (exchange_of(codec) == CodecExchange::kTwoShot) {
     const BlockFormat format = detail::format_of(codec);
     wire.resize(encoded_bytes(format, count));
     encode_from = [&, format](const float* kept) {
@@ -140,7 +178,8 @@ std::vector<CodecSpec> usual_codecs() {
                                  "onebit",
                                  "topk:0.01",
                                  "threshold:3rms",
-                                 "randomk:0.1"}) {
+                                 "randomk:0.1",
+                                 "powersgd:4"}) {
     codecs.push_back(parse_codec(text));
   }
   return codecs;

@@ -19,7 +19,8 @@ struct CodecRateOptions {
 
 /// What `codec` does on this core, now: the best of the runs, of normal gradients with root mean
 /// square 1, its residual filled. `ratio` and `error` depend on nothing but the codec and the
-/// number of elements; those of a threshold, on what the gradients are like.
+/// number of elements; those of a threshold, on what the gradients are like. Of powersgd they are
+/// one square matrix: random numbers have no low rank, and its error is the worst there is.
 /// @throws Error kInvalidArgument: no codec, or no elements.
 [[nodiscard]] CodecRate measure_codec(const CodecSpec& codec, const CodecRateOptions& options = {});
 

@@ -104,7 +104,10 @@ void Session::Impl::install() {
       tensor_buckets[range.tensor].push_back(static_cast<std::uint32_t>(b));
     }
     if (bucket.codec.lossy()) {
-      state.compressed = compressed_bucket(communicator, bucket.codec, state.view.count);
+      state.compressed = compressed_bucket(communicator,
+                                           bucket.codec,
+                                           state.view.count,
+                                           matrices_in(plan.tensors, state.ranges, bucket.codec));
       if (!residuals) {
         make_residuals();
       }
@@ -294,6 +297,11 @@ void Session::undo_compression() {
                  ""});
   }
   impl_->residuals->undo();
+  for (const Impl::BucketState& bucket : impl_->buckets) {
+    if (bucket.compressed) {
+      bucket.compressed->undo();
+    }
+  }
   impl_->can_undo = false;
 }
 

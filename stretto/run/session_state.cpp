@@ -68,6 +68,11 @@ std::vector<std::byte> Session::compression_state() const {
     }
     state.tensors.push_back(std::move(tensor));
   }
+  for (const Impl::BucketState& bucket : impl_->buckets) {
+    const auto directions =
+        bucket.compressed ? bucket.compressed->directions() : std::span<const float>();
+    state.directions.emplace_back(directions.begin(), directions.end());
+  }
   return to_bytes(state);
 }
 
@@ -112,6 +117,12 @@ void Session::restore_compression(std::span<const std::vector<std::byte>> states
   }
   if (state.plan_hash != impl_->plan.hash()) {  // other sums are this rank's to make
     impl_->residuals->settle();
+  } else {
+    for (std::size_t b = 0; b < std::min(state.directions.size(), impl_->buckets.size()); ++b) {
+      if (impl_->buckets[b].compressed) {
+        impl_->buckets[b].compressed->set_directions(state.directions[b]);
+      }
+    }
   }
   impl_->can_undo = false;
   impl_->codec_steps_before = state.step - impl_->step;

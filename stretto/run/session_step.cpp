@@ -403,10 +403,14 @@ void Session::Impl::commit_residuals() {
     return;
   }
   for (std::uint32_t b = 0; b < buckets.size(); ++b) {
-    if (buckets[b].compressed && !buckets[b].compressed->finite()) {  // the same on all ranks
+    if (!buckets[b].compressed) {
+      continue;
+    }
+    if (!buckets[b].compressed->finite()) {  // the same on all ranks
       residuals->keep(static_cast<std::size_t>(plan.buckets[b].begin),
                       static_cast<std::size_t>(plan.buckets[b].end));
     }
+    buckets[b].compressed->commit();
   }
   residuals->commit();
   can_undo = true;

@@ -34,6 +34,11 @@ Bytes CodecCost::encoded(Bytes gradients) const noexcept {
     const std::size_t each = exchange_ == CodecExchange::kGather ? 8 : 4;
     return Bytes(static_cast<std::int64_t>(each * rate_.codec.chosen_of(elements)));
   }
+  if (exchange_ == CodecExchange::kLowRank) {  // as one square matrix
+    const double side = std::sqrt(bytes_of(gradients) / 4.0);
+    const double factors = 4.0 * 2.0 * rate_.codec.rank * std::ceil(side);
+    return Bytes(std::llround(std::min(factors, bytes_of(gradients))));
+  }
   return Bytes(std::llround(std::ceil(bytes_of(gradients) / rate_.ratio)));
 }
 
@@ -63,6 +68,9 @@ Seconds CodecCost::off_wire(Bytes gradients) const noexcept {
   const Seconds wire = wire_(size);
   const Seconds latency = std::min(wire, wire_.latency(size));
   const Seconds work = processor(gradients);
+  if (exchange_ == CodecExchange::kLowRank) {
+    return 2.0 * latency + work;
+  }
   if (exchange_ != CodecExchange::kTwoShot) {
     return latency + work;
   }

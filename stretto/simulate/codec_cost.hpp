@@ -18,7 +18,8 @@ namespace stretto {
 /// result, 2 n; on the wire an all-reduce of w(n). It goes chunk by chunk, so that wire and
 /// processor work beside each other: the longer of the two, and one chunk of the other.
 /// Gather: one encoding, an all-gather of P w(n), P decodings, one after the other. Additive: one
-/// encoding, an all-reduce of w(n), one decoding.
+/// encoding, an all-reduce of w(n), one decoding. Low rank: the same in two all-reduces, of which
+/// each has its latency, for a bucket that is one square matrix.
 class CodecCost {
  public:
   /// `all_reduce` and `all_gather` of the whole tensor's bytes, as communicators exchange what is

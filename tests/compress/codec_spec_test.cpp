@@ -24,7 +24,9 @@ TEST(CodecSpec, TextAndBack) {
                            "topk:1.0",
                            "randomk:0.1:nofeedback",
                            "threshold:0.001",
-                           "threshold:3rms"}) {
+                           "threshold:3rms",
+                           "powersgd:4",
+                           "powersgd:256:nofeedback"}) {
     EXPECT_EQ(to_string(parse_codec(text)), text);
   }
   EXPECT_EQ(parse_codec("topk:1%"), parse_codec("topk:0.01"));
@@ -66,6 +68,11 @@ TEST(CodecSpec, WhatIsWrongIsNamed) {
                            "threshold:-1rms",
                            "threshold:inf",
                            "threshold:1e300",
+                           "powersgd",
+                           "powersgd:0",
+                           "powersgd:257",
+                           "powersgd:4.0",
+                           "powersgd:4:stochastic",
                            "int8:0.5",
                            "int8:stochastic:nofeedback",
                            "fp16:stochastic",

@@ -24,7 +24,8 @@ constexpr auto kCodecs = std::to_array<const char*>({"fp16",
                                                      "topk:3",
                                                      "threshold:1.5",
                                                      "threshold:2rms",
-                                                     "randomk:0.1"});
+                                                     "randomk:0.1",
+                                                     "powersgd:2"});  // no matrix: exact
 
 /// What each rank ends with: its own data, and its residuals.
 struct Ends {

@@ -21,6 +21,7 @@ ResidualState state_of(std::uint32_t rank, std::uint32_t world) {
   state.tensors.push_back({"a", {value, -value, 0.5F}, {}});
   state.tensors.push_back({"b", {value}, {10.0F * value}});
   state.tensors.push_back({"", {}, {}});
+  state.directions = {{1.0F, 2.0F}, {}};
   return state;
 }
 

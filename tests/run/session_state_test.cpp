@@ -36,8 +36,13 @@ constexpr Bytes kCap(5000);
 
 TEST(SessionState, ResumedIsBitEqualToNeverStopped) {
   run_threads(3, test_options(), [](Communicator& communicator) {
-    for (const char* const codec :
-         {"int8", "onebit", "topk:0.1", "randomk:0.2", "int4:stochastic", "threshold:1rms"}) {
+    for (const char* const codec : {"int8",
+                                    "onebit",
+                                    "topk:0.1",
+                                    "randomk:0.2",
+                                    "int4:stochastic",
+                                    "threshold:1rms",
+                                    "powersgd:2"}) {
       const int rank = communicator.rank();
       Session one(communicator, plan_with(codec, kCap));
       for (std::uint32_t step = 0; step < kBefore; ++step) {

@@ -21,7 +21,13 @@ inline std::vector<TensorSpec> model() {
   tensors.reserve(kSizes.size() + 2);
   int number = 0;
   for (const std::int64_t size : kSizes) {
-    tensors.push_back({"t" + std::to_string(number++), DType::kF32, {size}});
+    TensorSpec tensor{"t" + std::to_string(number++), DType::kF32, {size}};
+    if (size == 2000) {
+      tensor.shape = {40, 50};
+    } else if (size == 4096) {
+      tensor.shape = {64, 64};
+    }
+    tensors.push_back(std::move(tensor));
   }
   tensors.push_back({"half", DType::kBF16, {300}});
   tensors.push_back({"wide", DType::kF64, {500}});

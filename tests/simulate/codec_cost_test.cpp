@@ -66,7 +66,8 @@ TEST(CodecCost, ANumberOfElementsIsThatManyWhateverTheBucket) {
 }
 
 TEST(CodecCost, NeverFallsWhenABucketGrowsAndItsCurveIsCloseAbove) {
-  for (const char* const codec : {"int8", "topk:0.01", "topk:50", "randomk:0.1", "onebit"}) {
+  for (const char* const codec :
+       {"int8", "topk:0.01", "topk:50", "randomk:0.1", "onebit", "powersgd:4"}) {
     const CodecCost cost = cost_of(codec, 8.0, 4);
     const ExchangeTime curve = cost.curve(Bytes(1 << 26));
     Seconds before{};

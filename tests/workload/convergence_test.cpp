@@ -212,13 +212,14 @@ TEST_F(Convergence, CodecsEndWhereExactGradientsEnd) {
   for (const char* const codec : {"fp16", "int8", "int4"}) {
     EXPECT_LT(std::abs(worse(codec)), kRoundingGate) << codec;
   }
-  for (const char* const codec : {"onebit", "topk:0.01", "randomk:0.1"}) {
+  for (const char* const codec : {"onebit", "topk:0.01", "randomk:0.1", "powersgd:1"}) {
     EXPECT_LT(std::abs(worse(codec)), kGate) << codec;
   }
 }
 
 TEST_F(Convergence, WhatIsWrongDoesNot) {
-  for (const char* const codec : {"onebit:nofeedback", "topk:0.01:nofeedback"}) {
+  for (const char* const codec :
+       {"onebit:nofeedback", "topk:0.01:nofeedback", "powersgd:1:nofeedback"}) {
     EXPECT_GT(worse(codec), kFails) << codec;
   }
   const auto feedback = [](float sign) {

@@ -4,3 +4,5 @@
 #endif
 #define STRETTO_CODEC_KERNELS kCodecV3
 #include "stretto/compress/codec/codec_kernels.inc"
+#define STRETTO_LOW_RANK_KERNELS kLowRankV3
+#include "stretto/compress/codec/low_rank_kernels.inc"

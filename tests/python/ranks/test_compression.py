@@ -41,7 +41,7 @@ def same_everywhere(tensor):
     return all(torch.equal(tensor, other) for other in others)
 
 
-@pytest.mark.parametrize("codec", ["int8", "topk:0.1", "fp16"])
+@pytest.mark.parametrize("codec", ["int8", "topk:0.1", "fp16", "powersgd:4"])
 def test_ranks_agree_and_follow_the_exact_run(codec):
     exact = make()
     train(exact, deep_loss, steps=8)
@@ -50,7 +50,7 @@ def test_ranks_agree_and_follow_the_exact_run(codec):
     assert {b.codec for b in model.plan.buckets} == {str(stretto._core.CodecSpec(codec))}
     assert same_everywhere(weights(model))
     far = (weights(model) - weights(exact)).norm() / (weights(exact) - weights(make())).norm()
-    assert 0 < far < {"int8": 0.02, "topk:0.1": 0.9, "fp16": 0.002}[codec]
+    assert 0 < far < {"int8": 0.02, "topk:0.1": 0.9, "fp16": 0.002, "powersgd:4": 0.9}[codec]
     done = model.compression()
     assert done["exchanges"] > 0 and done["sent_bytes"] < done["gradient_bytes"]
     assert done["residual_norm"] > 0
@@ -92,8 +92,9 @@ def test_the_codec_none_is_none_and_a_plan_may_name_codecs():
     assert planned.compression()["exchanges"] > 0
 
 
-def test_a_step_that_the_optimizer_leaves_out_counts_as_not_sent():
-    model = make(compress="topk:0.05")
+@pytest.mark.parametrize("codec", ["topk:0.05", "powersgd:2"])
+def test_a_step_that_the_optimizer_leaves_out_counts_as_not_sent(codec):
+    model = make(compress=codec)
     with pytest.raises(stretto.InvalidArgument, match="no finished step"):
         model.undo_compression()
     train(model, deep_loss, steps=2)
@@ -111,8 +112,9 @@ def test_a_step_that_the_optimizer_leaves_out_counts_as_not_sent():
     assert model.compression_state()[28:-8] == before[28:-8]  # but for the step in its head, and the checksum
 
 
-def test_residuals_are_saved_and_training_goes_on_as_if_it_had_not_stopped():
-    model = make(compress="topk:0.05")
+@pytest.mark.parametrize("codec", ["topk:0.05", "powersgd:2"])
+def test_residuals_are_saved_and_training_goes_on_as_if_it_had_not_stopped(codec):
+    model = make(compress=codec)
     stepper = torch.optim.SGD(model.parameters(), lr=0.05)
 
     def steps(model, stepper, first, last):
@@ -125,7 +127,7 @@ def test_residuals_are_saved_and_training_goes_on_as_if_it_had_not_stopped():
     saved, state, plan = weights(model).clone(), model.compression_state(), model.plan
     parameters = {n: p.detach().clone() for n, p in model.module.named_parameters()}
     steps(model, stepper, 4, 7)
-    again = make(compress="topk:0.05", plan=plan)
+    again = make(compress=codec, plan=plan)
     again.module.load_state_dict(parameters)
     assert torch.equal(weights(again), saved)
     again.load_compression_state(state)
@@ -133,14 +135,14 @@ def test_residuals_are_saved_and_training_goes_on_as_if_it_had_not_stopped():
     steps(again, torch.optim.SGD(again.parameters(), lr=0.05), 4, 7)
     assert torch.equal(weights(again), weights(model))
     # Without it, another result: the state is worth saving.
-    forgetful = make(compress="topk:0.05", plan=plan)
+    forgetful = make(compress=codec, plan=plan)
     forgetful.module.load_state_dict(parameters)
     steps(forgetful, torch.optim.SGD(forgetful.parameters(), lr=0.05), 4, 7)
     assert not torch.equal(weights(forgetful), weights(model))
     with pytest.raises(stretto.ParseError):
         again.load_compression_state(state[:-1])
     # What cannot be taken up before the first step fails there, on every rank.
-    damaged = make(compress="topk:0.05", plan=plan)
+    damaged = make(compress=codec, plan=plan)
     damaged.load_compression_state(state if dist.get_rank() == 0 else state[:-1])
     with pytest.raises(stretto.Error, match="cut off|damaged"):
         train(damaged, deep_loss, steps=1)
@@ -248,8 +250,9 @@ def test_the_hook_trains_with_a_codec(codec):
         other_state.load_state_dict({"no such": torch.zeros(3)})
     with pytest.raises(stretto.InvalidArgument, match="64 elements"):
         other_state.load_state_dict({"0.bias": torch.zeros(3)})
-    with pytest.raises(stretto.Unavailable, match="int4"):
-        stretto.torch.HookState(other, compress="int4")
+    for codec in "int4", "powersgd:4":
+        with pytest.raises(stretto.Unavailable, match=codec):
+            stretto.torch.HookState(other, compress=codec)
     with pytest.raises(stretto.Mismatch, match="rank 1"):
         stretto.torch.HookState(other, compress=["int8", "onebit"][dist.get_rank()])
 
