@@ -4,7 +4,7 @@
 // part of the bound: time that moving the bytes would take at the bandwidth of o += g, over the
 // time taken (both best of --runs).
 //
-//   codecs [--elements 16M] [--runs 15]
+//   codecs [--elements 16M] [--runs 15] [--only powersgd]
 //
 // --elements 128K stays in the second cache. Bytes moved are what the algorithm must read and
 // write; a store to memory that is not read first costs a read too, and is counted once here, as
@@ -25,6 +25,7 @@
 #include "stretto/base/statistics.hpp"
 #include "stretto/base/units.hpp"
 #include "stretto/compress/codec/block_codec.hpp"
+#include "stretto/compress/codec/low_rank.hpp"
 #include "stretto/compress/codec/selection.hpp"
 
 namespace {
@@ -48,7 +49,49 @@ Measured measure(int runs, const std::function<void()>& body) {
   return {*std::min_element(times.begin(), times.end()), median(times)};
 }
 
-void run(std::size_t count, int runs) {
+// One rank's arithmetic of powersgd:4 for a square matrix, error feedback included: two products,
+// orthonormal columns, reconstruction. The bound is of its 8 streams.
+void run_powersgd(std::size_t count,
+                  int runs,
+                  const std::vector<float>& gradient,
+                  const std::function<void(const char*, double, const Measured&)>& line) {
+  constexpr std::size_t kRank = 4;
+  const auto side = static_cast<std::size_t>(std::sqrt(static_cast<double>(count)));
+  std::vector<float> c = gradient;
+  std::vector<float> residual(count, 0.0F);
+  std::vector<float> next(count, 0.0F);
+  std::vector<float> p(side * kRank);
+  std::vector<float> q(side * kRank);
+  std::vector<float> own(side * kRank);
+  std::vector<double> scratch;
+  normalise_columns(q, kRank, 1);
+  const detail::LowRankKernels& kernels = detail::low_rank_kernels();
+  const auto project = [&] {
+    kernels.project(c.data(), residual.data(), side, side, q.data(), kRank, p.data());
+  };
+  const auto back = [&] {
+    std::fill(own.begin(), own.end(), 0.0F);
+    kernels.project_back(c.data(), side, side, p.data(), kRank, own.data());
+  };
+  const auto reconstruct = [&] {
+    kernels.reconstruct(c.data(), side, side, p.data(), kRank, own.data(), own.data(), next.data());
+  };
+  line("powersgd:4 all, feedback", 32, measure(runs, [&] {
+         project();
+         orthonormalise(p, kRank, scratch);
+         back();
+         q = own;
+         normalise_columns(q, kRank, 1);
+         reconstruct();
+         residual.swap(next);
+       }));
+  line("powersgd:4 P", 12, measure(runs, project));
+  line("powersgd:4 orthonormalise", 0, measure(runs, [&] { orthonormalise(p, kRank, scratch); }));
+  line("powersgd:4 Q", 4, measure(runs, back));
+  line("powersgd:4 reconstruct", 16, measure(runs, reconstruct));
+}
+
+void run(std::size_t count, int runs, bool all) {
   std::mt19937 generator(1);
   std::normal_distribution<float> normal;
   std::vector<float> gradient(count);
@@ -78,6 +121,10 @@ void run(std::size_t count, int runs) {
                 bytes * elements / bandwidth / time.best_s);
   };
   line("o += g", 12, add);
+  run_powersgd(count, runs, gradient, line);
+  if (!all) {
+    return;
+  }
 
   struct Row {
     const char* name;
@@ -137,18 +184,22 @@ int main(int argc, char** argv) {
   try {
     std::size_t elements = std::size_t{16} << 20;
     int runs = 15;
+    bool all = true;
     for (int i = 1; i < argc; ++i) {
       const std::string flag = argv[i];
       if (flag == "--elements" && i + 1 < argc) {
         elements = static_cast<std::size_t>(parse_bytes(argv[++i]).count());
       } else if (flag == "--runs" && i + 1 < argc) {
         runs = std::stoi(argv[++i]);
+      } else if (flag == "--only" && i + 1 < argc && std::string(argv[i + 1]) == "powersgd") {
+        all = false;
+        ++i;
       } else {
         std::fprintf(stderr, "unknown flag %s; see the top of benchmarks/codecs.cpp\n", argv[i]);
         return 2;
       }
     }
-    run(elements, std::max(runs, 1));
+    run(elements, std::max(runs, 1), all);
     return 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
