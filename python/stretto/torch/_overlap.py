@@ -31,6 +31,8 @@ def overlap(optimizer: OptimizerType, model: DDP) -> OptimizerType:
     """
     if not isinstance(model, DDP):
         raise InvalidArgument("overlap() is for a model of this package", "overlap", type(model).__name__, "stretto.torch.DDP")
+    if not isinstance(optimizer, Optimizer):
+        raise InvalidArgument("overlap() is for an optimizer", "overlap", type(optimizer).__name__, "a torch.optim.Optimizer")
     travel = model._reducer.travel
     if travel is None:
         raise InvalidArgument(

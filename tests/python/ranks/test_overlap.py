@@ -571,6 +571,8 @@ def test_what_does_not_go_is_refused_by_name():
         overlapped(model, SGD, differentiable=True)
     with pytest.raises(stretto.InvalidArgument, match="stretto.torch.DDP"):
         stretto.torch.overlap(SGD(model.parameters(), lr=1), model.module)
+    with pytest.raises(stretto.InvalidArgument, match="found str, expected a torch.optim.Optimizer"):
+        stretto.torch.overlap("adam", model)
     with pytest.raises(stretto.InvalidArgument, match="schedule 'overlap'"):
         overlapped(ddp("overlap"))
     optimizer = overlapped(model)
