@@ -502,9 +502,13 @@ TEST(SessionShard, DestroyedWithAStepUnderWayTellsThePeers) {
       EXPECT_THROW(communicator.barrier().wait(), Error);
       return;
     }
-    (void)session->gradient_norm();
     std::string what;
-    EXPECT_EQ(code_of([&] { session->drain(); }, &what), ErrorCode::kBackend);
+    // The norm may come from before or after the peer is gone; the update cannot.
+    const auto go_on = [&] {
+      (void)session->gradient_norm();
+      session->drain();
+    };
+    EXPECT_EQ(code_of(go_on, &what), ErrorCode::kBackend);
     EXPECT_NE(what.find("drain()"), std::string::npos) << what;
   });
 }
