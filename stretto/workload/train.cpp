@@ -255,6 +255,9 @@ struct Trainer {
       const RecordScope scope(recorder, RecordKind::kBackward, layer_name(layer - 1));
       mlp.backward_layer(layer - 1, gradient_at, on_gradient);
     }
+    // Outside of the record: a thread that loses its core in there would seem to compute, and hide
+    // the exchange that it waits for.
+    session.ready(session.tensors() - 1);
     rate = learning_rate;  // of the updates that follow, some of them in the next call
     ++updates;
     session.finish();
@@ -291,7 +294,11 @@ struct Trainer {
   float scale = 1.0F;
   std::uint32_t updates = 0;
   Mlp::GradientAt gradient_at = [this](std::size_t i) { return session.gradient(i); };
-  Mlp::OnGradient on_gradient = [this](std::size_t i) { session.ready(i); };
+  Mlp::OnGradient on_gradient = [this](std::size_t i) {
+    if (i + 1 < session.tensors()) {  // the last comes when the layer's record has ended
+      session.ready(i);
+    }
+  };
 };
 
 }  // namespace
