@@ -115,13 +115,13 @@ void CompressFlags::add_to(CLI::App& app, const std::string& help) {
   app.add_option("--compress-ratio",
                  least_ratio,
                  fmt::format("With auto: bytes it must save, as a ratio (default {})", least_ratio))
-      ->check(CLI::Range(0.0, 1e6))
+      ->check(number_from(0.0, 1e6))
       ->type_name("X");
   app.add_option("--compress-gain",
                  least_gain_percent,
                  fmt::format("With auto: how much shorter the step must be, in % (default {})",
                              least_gain_percent))
-      ->check(CLI::Range(0.0, 99.0))
+      ->check(number_from(0.0, 99.0))
       ->type_name("X");
 }
 

@@ -125,7 +125,8 @@ Condition parse_condition(const std::string& given) {
   if (place == std::string::npos) {
     bad_condition(text, "KEY>+5%, KEY<-5%, KEY>0.02", "");
   }
-  const auto key = std::find(kKeys.begin(), kKeys.end(), std::string_view(text).substr(0, place));
+  const auto* const key =
+      std::find(kKeys.begin(), kKeys.end(), std::string_view(text).substr(0, place));
   if (key == kKeys.end()) {
     bad_condition(text, "a key that is compared", suggest(text.substr(0, place), kKeys));
   }

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include <CLI/CLI.hpp>
+
 #include "stretto/base/error.hpp"
 
 namespace stretto::cli {
@@ -41,6 +43,11 @@ auto from_file(std::string_view path, Parse parse) {
     throw Error(ErrorCode::kParse, std::move(detail));
   }
 }
+
+/// For CLI::Option::check(): a number from `low` to `high`. CLI11's own ranges let nan pass.
+[[nodiscard]] CLI::Validator number_from(double low, double high);
+/// A finite number above 0.
+[[nodiscard]] CLI::Validator positive_number();
 
 /// `784-512-10`
 /// @throws Error kInvalidArgument.

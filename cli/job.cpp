@@ -222,12 +222,19 @@ std::unique_ptr<Communicator> connect_as(const JobOptions& options,
   if (shm.emulate && !options.rank_map.empty()) {
     // The i-th process is in the i-th place, whichever rank sits there.
     const std::vector<int> rank_at = read_rank_map(options.rank_map);
-    shm.places.resize(rank_at.size());
+    shm.places.assign(rank_at.size(), -1);
     for (std::size_t place = 0; place < rank_at.size(); ++place) {
       const auto rank = static_cast<std::size_t>(rank_at[place]);
-      if (rank < shm.places.size()) {  // else the launcher has refused it
-        shm.places[rank] = static_cast<int>(place);
+      if (rank >= shm.places.size() || shm.places[rank] >= 0 ||
+          rank_at.size() != static_cast<std::size_t>(environment.world_size)) {
+        throw Error(ErrorCode::kInvalidArgument,
+                    {"the rank map does not name every rank once",
+                     fmt::format("--rank-map {}", options.rank_map),
+                     fmt::format("{}", fmt::join(rank_at, ", ")),
+                     fmt::format("the numbers 0 to {} in any order", environment.world_size - 1),
+                     "Its i-th number is the rank of the i-th process"});
       }
+      shm.places[rank] = static_cast<int>(place);
     }
   }
   return connect(environment, shm);

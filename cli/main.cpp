@@ -10,8 +10,10 @@
 #include <vector>
 
 #include <CLI/CLI.hpp>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
 #include "commands.hpp"
 #include "output.hpp"
@@ -169,6 +171,13 @@ int report_failure(const Error& error, bool json) noexcept {
 int main(int argc, char** argv) {
   using stretto::Error;
   using stretto::ErrorCode;
+  // A file that is opened later would get the number of a standard stream that is closed, and
+  // results would go into it. Of this one nothing can be written: that is an error, as it should.
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(stream, F_GETFD) == -1) {
+      (void)open("/dev/null", O_RDONLY);
+    }
+  }
   bool json = false;
   try {
     stretto::cli::Context context;

@@ -567,7 +567,7 @@ void add_how(CLI::App& app, MeasureFlags& flags) {
                  flags.precision,
                  "Enough samples once the median's 95 % interval is within +- this ratio "
                  "(default 0.02)")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(number_from(0.0, 1.0))
       ->type_name("X");
   app.add_option("--budget", flags.budget, "or once a row took this long (default 2s)")
       ->type_name("TIME");
@@ -594,7 +594,7 @@ void add_how(CLI::App& app, MeasureFlags& flags) {
   app.add_option("--compute-ratio",
                  flags.compute_ratio,
                  "With --overlap: compute takes so many times the communication (default 1)")
-      ->check(CLI::Range(0.01, 100.0))
+      ->check(number_from(0.01, 100.0))
       ->type_name("X");
   app.add_option("--levels",
                  flags.levels,

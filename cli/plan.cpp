@@ -544,7 +544,7 @@ Action add_plan(CLI::App& app) {
   app.add_option("--exposed-below",
                  flags->exposed_below,
                  "The smallest batch and accumulation with less than X % of the step exposed")
-      ->check(CLI::Range(0.01, 99.0))
+      ->check(number_from(0.01, 99.0))
       ->type_name("X");
   app.add_option("--check", flags->check, "Trace of the run after the change: predicted, achieved")
       ->type_name("TRACE");

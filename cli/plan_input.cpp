@@ -133,9 +133,9 @@ void PlanInput::add_to(CLI::App& app) {
       ->type_name("N");
   auto* flops = app.add_option(
       "--device-flops", device.flops_per_s, "Rate assumed for a model (default 50e12)");
-  flops->check(CLI::PositiveNumber)->type_name("X");
+  flops->check(positive_number())->type_name("X");
   app.add_option("--flops", device.flops_per_s, "The same, as a peak with --mfu")
-      ->check(CLI::PositiveNumber)
+      ->check(positive_number())
       ->excludes(flops)
       ->type_name("X");
   app.add_option("--mfu", mfu, "Part of --flops that is reached, 0 to 1")
@@ -147,12 +147,12 @@ void PlanInput::add_to(CLI::App& app) {
   add_scale(app, "--compute-speed", compute_speed, "What if compute were X times as quick");
   add_scale(app, "--bandwidth", bandwidth, "What if all links were X times as quick");
   app.add_option("--latency", latency, "What if latencies were X times as long (0: none)")
-      ->check(CLI::Range(0.0, 1e6))
+      ->check(number_from(0.0, 1e6))
       ->type_name("X");
   app.add_option("--slowdown",
                  slowdown,
                  "Compute takes X times as long beside communication (default: the machine's)")
-      ->check(CLI::Range(1.0, 100.0))
+      ->check(number_from(1.0, 100.0))
       ->type_name("X");
   app.add_option(
          "--rank-speed", rank_speed, "RANK=X: it computes X times as quick (again for more)")

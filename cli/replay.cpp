@@ -64,7 +64,7 @@ std::string report(const ReplayFlags& flags,
   if (!compresses(resolved.plan)) {  // the bound is of bytes that travel as they are
     analysis.machine = machine;
   }
-  analysis.one_rank_step = flags.artifacts.one_rank_step();
+  analysis.one_rank_step = flags.artifacts.one_rank_step(profile.model);
   const Run run{fmt::format("{}: {}", profile.model, resolved.name),
                 std::string(to_string(resolved.session.schedule)),
                 analyze(result.timeline, analysis),
@@ -158,7 +158,7 @@ AutoCodecs set_codecs(Communicator& communicator,
 int run_replay(const ReplayFlags& flags, const Context& context) {
   const StepProfile profile = load_profile(flags.profile, flags.device);
   ScheduleOptions::Resolved resolved = resolve(flags, profile);
-  (void)flags.artifacts.one_rank_step();
+  (void)flags.artifacts.one_rank_step(profile.model);
   ReplayOptions options;
   options.plan = resolved.plan;
   options.session = resolved.session;
@@ -211,7 +211,7 @@ Action add_replay(CLI::App& app) {
   app.add_option("--compute-s",
                  flags->compute_s,
                  "Stretch the profile so that a step computes for so many seconds")
-      ->check(CLI::NonNegativeNumber)
+      ->check(number_from(0.0, 86400.0))
       ->type_name("S");
   app.add_option("--compute",
                  flags->compute,
@@ -220,7 +220,7 @@ Action add_replay(CLI::App& app) {
   app.add_option("--device-flops",
                  flags->device.flops_per_s,
                  "Sustained rate assumed for a model (default 50e12)")
-      ->check(CLI::PositiveNumber)
+      ->check(positive_number())
       ->type_name("X");
   app.add_option("--batch", flags->device.batch, "Samples per rank assumed for a model")
       ->check(CLI::Range(1, 1 << 30))

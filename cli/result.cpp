@@ -115,13 +115,22 @@ std::vector<std::string> ArtifactOptions::write(const Timeline& recorded, const 
   return files;
 }
 
-std::optional<Seconds> ArtifactOptions::one_rank_step() const {
+std::optional<Seconds> ArtifactOptions::one_rank_step(std::string_view model) const {
   if (baseline.empty()) {
     return std::nullopt;
   }
   const auto document = ordered_json::parse(read_file(baseline, "--baseline"), nullptr, false);
   try {
     if (document.at("ranks").get<int>() == 1) {
+      const auto of = document.value("model", std::string("a model that it does not name"));
+      if (of != model) {
+        throw Error(ErrorCode::kMismatch,
+                    {"the baseline is of another model",
+                     baseline,
+                     of,
+                     std::string(model),
+                     "Run the same thing with one rank: -n 1 --json -o baseline.json"});
+      }
       return Seconds(document.at("runs").at(0).at("summary").at("step_s").get<double>());
     }
   } catch (const nlohmann::json::exception&) {

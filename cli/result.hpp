@@ -55,9 +55,9 @@ struct ArtifactOptions {
   void add_to(CLI::App& app);
   /// @return the paths written. `.trace.json` gives a Chrome trace, any other name Stretto's own.
   [[nodiscard]] std::vector<std::string> write(const Timeline& recorded, const Plan& plan) const;
-  /// Step time of the 1-rank result named by --baseline.
-  /// @throws Error kParse if it is something else.
-  [[nodiscard]] std::optional<Seconds> one_rank_step() const;
+  /// Step time of the 1-rank result named by --baseline, which must be of `model`.
+  /// @throws Error kParse if it is something else, kMismatch if it is of another model.
+  [[nodiscard]] std::optional<Seconds> one_rank_step(std::string_view model) const;
 };
 
 /// `exposed communication: 3.21 ms of a 54.2 ms step (2 ranks, emulated ...)`

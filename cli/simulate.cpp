@@ -128,7 +128,7 @@ int run_simulate(const SimulateFlags& flags, const Context& context) {
   AnalyzeOptions analysis;
   analysis.samples_per_step =
       loaded.profile.batch * loaded.options.accumulate * std::int64_t{loaded.costs.ranks};
-  analysis.one_rank_step = flags.artifacts.one_rank_step();
+  analysis.one_rank_step = flags.artifacts.one_rank_step(loaded.profile.model);
   Summary summary = analyze(simulation.timeline, analysis);
   // Of the model, and not of what was simulated: no plan, this one neither, is quicker.
   if (!compresses(resolved.plan)) {

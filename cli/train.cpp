@@ -39,6 +39,11 @@ struct TrainFlags {
   TrainOptions train;
 };
 
+/// What a baseline must be of as well.
+std::string model_name(const TrainOptions& options) {
+  return fmt::format("{}, batch {}", fmt::join(options.widths, "-"), options.batch);
+}
+
 std::string report(const TrainFlags& flags,
                    const Context& context,
                    const ScheduleOptions::Resolved& resolved,
@@ -52,7 +57,7 @@ std::string report(const TrainFlags& flags,
   if (!compresses(resolved.plan)) {  // the bound is of bytes that travel as they are
     analysis.machine = machine;
   }
-  analysis.one_rank_step = flags.artifacts.one_rank_step();
+  analysis.one_rank_step = flags.artifacts.one_rank_step(model_name(flags.train));
   const Run run{resolved.name,
                 std::string(to_string(resolved.session.schedule)),
                 analyze(result.timeline, analysis),
@@ -70,6 +75,7 @@ std::string report(const TrainFlags& flags,
   const std::vector<std::string> files = flags.artifacts.write(result.timeline, resolved.plan);
   if (flags.job.json) {
     nlohmann::ordered_json document = result_document(provenance, {run}, files);
+    document["model"] = model_name(flags.train);
     document["steps"] = result.steps;
     document["kernels"] = result.kernels;
     document["optimizer_state_bytes"] = result.optimizer_bytes;
@@ -171,7 +177,7 @@ int run_train(TrainFlags flags, const Context& context) {
   if (plans) {
     resolved.name = fmt::format("{}, planned buckets", flags.schedule.schedule);
   }
-  (void)flags.artifacts.one_rank_step();
+  (void)flags.artifacts.one_rank_step(model_name(flags.train));
   flags.train.plan = resolved.plan;
   resolved.session.shard_optimizer = flags.zero == 1;
   flags.train.session = resolved.session;
@@ -238,12 +244,15 @@ Action add_train(CLI::App& app) {
   app.add_option("--lr",
                  flags->learning_rate,
                  "Learning rate of one rank, scaled with ranks (default 0.05; adam, adamw: 0.001)")
+      ->check(number_from(0.0, 1e6))
       ->type_name("X");
   app.add_option("--optimizer", flags->optimizer, "sgd (with momentum; default), adam or adamw")
       ->type_name("NAME");
-  app.add_option("--momentum", flags->momentum, "Of sgd (default 0.9)")->type_name("X");
+  app.add_option("--momentum", flags->momentum, "Of sgd (default 0.9)")
+      ->check(number_from(0.0, 1.0))
+      ->type_name("X");
   app.add_option("--weight-decay", flags->train.optimizer.weight_decay, "Default 0")
-      ->check(CLI::Range(0.0F, 1.0F))
+      ->check(number_from(0.0, 1.0))
       ->type_name("X");
   app.add_option("--zero",
                  flags->zero,
@@ -254,7 +263,7 @@ Action add_train(CLI::App& app) {
          "--clip-norm",
          flags->train.clip_norm,
          "Scale gradients down to this norm over all of them; needs all before the first update")
-      ->check(CLI::PositiveNumber)
+      ->check(positive_number())
       ->type_name("X");
   app.add_option("--seed", flags->train.seed, "Of weights and order of images (default 1)")
       ->type_name("N");

@@ -28,20 +28,20 @@ std::string printable(const std::string& cell) {
 
 }  // namespace
 
-std::string table(const std::vector<std::vector<std::string>>& given) {
-  std::vector<std::vector<std::string>> rows = given;
-  for (std::vector<std::string>& row : rows) {
+std::string table(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<std::vector<std::string>> shown = rows;
+  for (std::vector<std::string>& row : shown) {
     std::transform(row.begin(), row.end(), row.begin(), printable);
   }
   std::vector<std::size_t> widths;
-  for (const std::vector<std::string>& row : rows) {
+  for (const std::vector<std::string>& row : shown) {
     widths.resize(std::max(widths.size(), row.size()));
     for (std::size_t c = 0; c < row.size(); ++c) {
       widths[c] = std::max(widths[c], detail::cells(row[c]));
     }
   }
   std::string text;
-  for (const std::vector<std::string>& row : rows) {
+  for (const std::vector<std::string>& row : shown) {
     std::string line;
     for (std::size_t c = 0; c < row.size(); ++c) {
       const std::string padding(widths[c] - detail::cells(row[c]), ' ');

@@ -333,6 +333,7 @@ std::vector<std::string> matches_of(const std::string& pattern) {
     return names;
   }
   glob_t found{};
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): as no function that looks at the environment or users
   if (glob(pattern.c_str(), 0, nullptr, &found) == 0) {
     names.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
   }

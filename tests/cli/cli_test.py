@@ -1001,6 +1001,36 @@ class Train(CliTest):
         again = self.result(self.train("-n", 2, "--steps", 1, "--plan", plan, "--json"))
         self.assertEqual(again["compression"]["codecs"], ["int4"])
 
+    def test_a_baseline_of_another_model_is_refused(self):
+        baseline = self.directory / "other.json"
+        self.assertEqual(self.train("-n", 1, "--steps", 3, "--batch", 32, "--json", "-o", baseline).returncode, 0)
+        error = self.error(self.train("--steps", 3, "--batch", 16, "--baseline", baseline, "--json"), 4)
+        self.assertIn("batch 32", error["found"])
+        self.assertIn("batch 16", error["expected"])
+
+    def test_numbers_that_are_none(self):
+        for flags in (("--lr", "nan"), ("--lr", -1), ("--momentum", 2)):
+            self.assertEqual(self.train("--steps", 3, *flags).returncode, 2, flags)
+        for seconds in ("nan", 1e300, -1):
+            self.assertEqual(stretto("replay", "resnet50", "--compute-s", seconds).returncode, 2, seconds)
+
+    def test_a_closed_stdout_is_an_error(self):
+        done = subprocess.run(f"{STRETTO} plan resnet50 --machine 2@1Gbit/s,50us --json >&-", shell=True,
+                              capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, 5, done.stderr)
+        self.assertIn("stdout cannot be written", done.stderr)
+
+    def test_a_rank_map_of_other_launchers_is_checked(self):
+        for text in ("0 0", "0 2", "0", "0 1 2"):
+            path = self.directory / "map.txt"
+            path.write_text(text.replace(" ", "\n"))
+            variables = {**os.environ, "OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2",
+                         "OMPI_COMM_WORLD_LOCAL_RANK": "0", "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
+                         "OMPI_MCA_ess_base_jobid": "7"}
+            done = self.train("--steps", 3, "--emulate", "2@1Gbit/s,50us", "--rank-map", path, env=variables)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn(str(path), done.stderr)
+
     def test_baseline_is_what_scaling_is_measured_against(self):
         baseline = self.directory / "baseline.json"
         single = self.train("-n", 1, "--steps", 3, "--json", "-o", baseline)
