@@ -165,6 +165,8 @@ class Checker:
             self.report(path, number, f"the library never prints: <{header}>")
         if header.startswith("stretto/"):
             self.check_layer(path, folder, number, header)
+            if self.is_installed(path) and not self.is_installed(pathlib.PurePosixPath(header)):
+                self.report(path, number, f"an installed header may not include one that is not: <{header}>")
         elif quote == '"':
             self.report(path, number, f'own headers are included from the root: "stretto/.../{header}"')
         for pattern, folders, why in THIRD_PARTY:

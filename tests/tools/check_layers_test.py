@@ -14,6 +14,8 @@ import check_layers  # noqa: E402
 SPDX = "// SPDX-License-Identifier: Apache-2.0\n"
 CLEAN = {
     "stretto/base/error.hpp": SPDX + "#pragma once\n#include <string>\n",
+    "stretto/base/CMakeLists.txt": "# SPDX-License-Identifier: Apache-2.0\n"
+    "target_sources(s PUBLIC FILE_SET HEADERS FILES error.hpp)\n",
     "stretto/data/plan.hpp": SPDX + '#pragma once\n#include "stretto/base/error.hpp"\n',
     "stretto/data/plan.cpp": SPDX + "#include <nlohmann/json.hpp>\n#include <fmt/format.h>\n",
     "stretto/data/json.hpp": SPDX + "#include <nlohmann/json.hpp>\n",  # Not installed: not listed.
@@ -51,6 +53,13 @@ class CheckLayersTest(unittest.TestCase):
         for direct in list(check_layers.LAYERS.values()) + list(check_layers.STRICTER.values()):
             for folder in direct:
                 self.assertIn(folder, check_layers.LAYERS)
+
+    def test_installed_headers_are_complete(self):
+        self.expect(
+            "stretto/data/plan.hpp",
+            SPDX + '#pragma once\n#include "stretto/data/json.hpp"\n',
+            "stretto/data/plan.hpp:3: an installed header may not include one that is not: <stretto/data/json.hpp>",
+        )
 
     def test_include_table(self):
         self.expect(
