@@ -27,25 +27,23 @@ std::optional<double> number_of(std::string_view text) {
 }  // namespace
 
 CLI::Validator number_from(double low, double high) {
-  return CLI::Validator(
-      [low, high](const std::string& text) {
-        const std::optional<double> value = number_of(text);
-        return value && *value >= low && *value <= high
-                   ? std::string()
-                   : fmt::format("{} is no number from {} to {}", quote(text), low, high);
-      },
-      "");
+  return {[low, high](const std::string& text) {
+            const std::optional<double> value = number_of(text);
+            return value && *value >= low && *value <= high
+                       ? std::string()
+                       : fmt::format("{} is no number from {} to {}", quote(text), low, high);
+          },
+          ""};
 }
 
 CLI::Validator positive_number() {
-  return CLI::Validator(
-      [](const std::string& text) {
-        const std::optional<double> value = number_of(text);
-        return value && *value > 0.0 && std::isfinite(*value)
-                   ? std::string()
-                   : fmt::format("{} is no number above 0", quote(text));
-      },
-      "");
+  return {[](const std::string& text) {
+            const std::optional<double> value = number_of(text);
+            return value && *value > 0.0 && std::isfinite(*value)
+                       ? std::string()
+                       : fmt::format("{} is no number above 0", quote(text));
+          },
+          ""};
 }
 
 std::vector<std::size_t> parse_widths(const std::string& text) {

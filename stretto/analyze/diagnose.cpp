@@ -70,6 +70,7 @@ void diagnose(const Timeline& timeline, Explanation& explanation) {
     look_at_streams(of);
     look_at_slowdown(of);
     look_at_spread(of);
+    look_at_drift(of);
     for (Diagnosis& diagnosis : diagnose_setups(timeline)) {
       of.say(std::move(diagnosis));
     }
@@ -78,6 +79,7 @@ void diagnose(const Timeline& timeline, Explanation& explanation) {
   look_at_bucket_copies(of);
   look_at_unknown_streams(of);
   look_at_unknown_kernels(of);
+  look_at_memory_bound(of);
   std::stable_sort(explanation.diagnoses.begin(),
                    explanation.diagnoses.end(),
                    [](const Diagnosis& a, const Diagnosis& b) { return a.weight > b.weight; });

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "stretto/analyze/diagnose_case.hpp"
+#include "stretto/base/statistics.hpp"
 #include "stretto/base/text.hpp"
 
 namespace stretto::detail {
@@ -20,6 +24,8 @@ constexpr double kStraggler = 0.20;       // of the communication time is waitin
 constexpr double kUneven = 2.0;           // p90 against median of same-size transfers
 constexpr double kGroupsUneven = 1.5;     // bus bandwidth of same-size calls of two groups
 constexpr double kAllToAllUneven = 1.5;   // most over mean of bytes of ranks
+constexpr double kDrift = 1.3;            // second half of the recording against the first
+constexpr std::size_t kManyForDrift = 8;  // calls of one size
 constexpr Seconds kShort{50e-6};
 constexpr std::int64_t kManyCalls = 20;
 
@@ -228,6 +234,54 @@ void look_at_spread(Case& of) {
            fmt::format("a factor above {:.1f}", kGroupsUneven),
            "Its ranks may be spread over nodes where the other's are not: check the rank order"});
       break;
+    }
+  }
+}
+
+void look_at_drift(Case& of) {
+  struct Call {
+    std::int64_t begin_ns;
+    double duration_ns;
+  };
+  std::map<std::tuple<Collective, std::int64_t, std::uint32_t>, std::vector<Call>> same;
+  for (const Record& record : of.timeline.records) {
+    const bool counts = record.kind == RecordKind::kCommunication &&
+                        (record.lane != Lane::kHost || of.all.host_only);
+    if (counts && record.bytes >= kSmallBytes && record.end_ns > record.begin_ns) {
+      same[{record.collective, record.bytes, record.rank}].push_back(
+          {record.begin_ns, static_cast<double>(record.end_ns - record.begin_ns)});
+    }
+  }
+  for (auto& [key, calls] : same) {
+    if (calls.size() < kManyForDrift) {
+      continue;
+    }
+    std::sort(calls.begin(), calls.end(), [](const Call& a, const Call& b) {
+      return a.begin_ns < b.begin_ns;
+    });
+    std::vector<double> first;
+    std::vector<double> second;
+    for (std::size_t i = 0; i < calls.size(); ++i) {
+      (i < calls.size() / 2 ? first : second).push_back(calls[i].duration_ns);
+    }
+    const Seconds before(median(std::move(first)) / 1e9);
+    const Seconds after(median(std::move(second)) / 1e9);
+    if (after > kDrift * before) {
+      of.say(
+          {"slower_later",
+           Weight::kCause,
+           fmt::format("The same {} takes longer as the recording goes on",
+                       to_string(std::get<0>(key))),
+           fmt::format("{} calls of {} on rank {}: median {} in the first half, {} in the second",
+                       calls.size(),
+                       format(Bytes(std::get<1>(key))),
+                       std::get<2>(key),
+                       format(before),
+                       format(after)),
+           fmt::format("a factor above {:.1f}", kDrift),
+           "Other traffic on the network, devices that slow down when hot, or a rank that falls "
+           "behind: see what else began then"});
+      return;  // one stands for the others
     }
   }
 }

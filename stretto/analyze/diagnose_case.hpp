@@ -43,6 +43,7 @@ void look_at_cost(Case& of);
 void look_at_stragglers(Case& of);
 void look_at_all_to_all(Case& of);
 void look_at_spread(Case& of);
+void look_at_drift(Case& of);
 
 // Of what else devices do (diagnose_devices.cpp).
 void look_at_streams(Case& of);
@@ -50,5 +51,6 @@ void look_at_slowdown(Case& of);
 void look_at_bucket_copies(Case& of);
 void look_at_unknown_streams(Case& of);
 void look_at_unknown_kernels(Case& of);
+void look_at_memory_bound(Case& of);
 
 }  // namespace stretto::detail

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -24,7 +25,19 @@ constexpr double kSlowed = 1.10;         // kernels beside communication against
 constexpr double kSlowedMuch = 0.01;     // of the compute is what slowed kernels take longer
 constexpr double kCopies = 0.02;         // of the step copies buckets
 constexpr double kUnknownStream = 0.05;  // of the span, on a stream with nothing but one kernel
+constexpr double kMovesData = 0.50;      // of the compute, in kernels that move data
 constexpr double kUnknownKernel = 0.05;  // of the span, kernels named like an exchange
+
+/// In any case of letters.
+bool contains_one_of(std::string_view name, std::span<const std::string_view> words) {
+  std::string lower(name);
+  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) {
+    return static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+  });
+  return std::any_of(words.begin(), words.end(), [&](std::string_view word) {
+    return lower.find(word) != std::string::npos;
+  });
+}
 
 /// Whether somebody's own communication could be called that.
 bool sounds_like_exchange(std::string_view name) {
@@ -37,13 +50,26 @@ bool sounds_like_exchange(std::string_view name) {
                                                       "reducescatter",
                                                       "alltoall",
                                                       "all_to_all"};
-  std::string lower(name);
-  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) {
-    return static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
-  });
-  return std::any_of(kWords.begin(), kWords.end(), [&](std::string_view word) {
-    return lower.find(word) != std::string::npos;
-  });
+  return contains_one_of(name, kWords);
+}
+
+/// Names of PyTorch's, cuDNN's and Triton's kernels that do little but read and write.
+bool moves_data(std::string_view name) {
+  constexpr std::array<std::string_view, 14> kWords = {"elementwise",
+                                                       "reduce_kernel",
+                                                       "layer_norm",
+                                                       "layernorm",
+                                                       "rms_norm",
+                                                       "batch_norm",
+                                                       "bn_fw",
+                                                       "bn_bw",
+                                                       "softmax",
+                                                       "dropout",
+                                                       "multi_tensor_apply",
+                                                       "embedding",
+                                                       "triton_poi",
+                                                       "triton_red"};
+  return contains_one_of(name, kWords);
 }
 
 }  // namespace
@@ -223,6 +249,34 @@ void look_at_unknown_kernels(Case& of) {
             fmt::format("such a name and more than {} of the time", percent(kUnknownKernel)),
             "If it is communication, say so: --comm-regex 'part of its name'"});
   }
+}
+
+void look_at_memory_bound(Case& of) {
+  std::map<std::uint32_t, std::int64_t> total_ns;  // by name
+  std::int64_t compute_ns = 0;
+  for (const Record& record : of.timeline.records) {
+    if (record.device != kNoId && record.kind == RecordKind::kCompute) {
+      total_ns[record.name] += record.end_ns - record.begin_ns;
+      compute_ns += record.end_ns - record.begin_ns;
+    }
+  }
+  std::int64_t moving_ns = 0;
+  for (const auto& [name, sum_ns] : total_ns) {
+    moving_ns += moves_data(of.timeline.names[name]) ? sum_ns : 0;
+  }
+  if (compute_ns == 0 ||
+      static_cast<double>(moving_ns) <= kMovesData * static_cast<double>(compute_ns)) {
+    return;
+  }
+  of.say(
+      {"memory_bandwidth_bound",
+       Weight::kNote,
+       "Compute is bound by the memory of the device",
+       fmt::format("{} of the compute in kernels that move data (elementwise, reductions, norms, "
+                   "copies), told by their names",
+                   percent(static_cast<double>(moving_ns) / static_cast<double>(compute_ns))),
+       fmt::format("above {} of the compute", percent(kMovesData)),
+       "Fuse them (torch.compile, fused optimizers and norms) or use narrower types"});
 }
 
 }  // namespace stretto::detail

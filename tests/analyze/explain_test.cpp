@@ -637,6 +637,42 @@ TEST(Diagnoses, AKernelNamedLikeAnExchangeIsAskedAbout) {
   EXPECT_NE(unknown->advice.find("--comm-regex"), std::string::npos);
 }
 
+TEST(Diagnoses, ComputeThatOnlyMovesData) {
+  KinetoText trace;
+  trace.kernel("void at::native::vectorized_elementwise_kernel<4, Add>", 0, 600, 7, 1);
+  trace.kernel("ampere_sgemm_128x64_tn", 600, 400, 7, 2);
+  const auto is_said = [](const KinetoText& text) {
+    const Explanation all = explain(read_trace_text(text.text(), "t.json").timeline);
+    return find(all, "memory_bandwidth_bound") != nullptr;
+  };
+  EXPECT_TRUE(is_said(trace));
+  trace.kernel("ampere_sgemm_128x64_tn", 1000, 400, 7, 3);
+  EXPECT_FALSE(is_said(trace));
+}
+
+TEST(Diagnoses, CollectivesThatBecomeSlower) {
+  const auto drifts = [](int later_us) {
+    KinetoText trace;
+    for (int i = 0; i < 20; ++i) {
+      trace.kernel("gemm", 10'000 * i, 500, 7, 2 * i + 1);
+      trace.kernel(
+          kAllReduce,
+          10'000 * i + 500,
+          i < 10 ? 4000 : later_us,
+          20,
+          2 * i + 2,
+          R"(, "Collective name": "allreduce", "In msg nelems": 1000000, "dtype": "Float")");
+    }
+    const Explanation all = explain(read_trace_text(trace.text(), "t.json").timeline);
+    const Diagnosis* found = find(all, "slower_later");
+    return found == nullptr ? std::string() : found->evidence;
+  };
+  EXPECT_NE(drifts(7000).find("4.000 ms in the first half, 7.000 ms in the second"),
+            std::string::npos)
+      << drifts(7000);
+  EXPECT_EQ(drifts(5000), "");
+}
+
 TEST(Explain, StepsThatNotEveryRankHasAreSaid) {
   testing::TimelineBuilder builder(2);
   for (std::uint32_t step = 1; step <= 5; ++step) {

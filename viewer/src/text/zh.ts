@@ -82,6 +82,8 @@ export const zh: Texts = {
     uneven_all_to_all: 'all_to_all 负载不均',
     uneven_collectives: '各 rank 的通信次数不同',
     unknown_stream: '有一条流上的工作未能归类',
+    memory_bandwidth_bound: '计算受显存带宽限制',
+    slower_later: '同样的通信越到后面越慢',
     unknown_kernel: '有内核名字像通信，却按计算计',
     versions: '各 rank 的版本不同',
   },
