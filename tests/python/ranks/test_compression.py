@@ -15,20 +15,12 @@ from stretto.torch._codecs import torch_codec
 from stretto.torch._memory import over_memory
 
 from conftest import TIMEOUT_S
-from training import noise, train
-
-
-def deep(layers=4, width=64):
-    return nn.Sequential(*[layer for _ in range(layers) for layer in (nn.Linear(width, width), nn.Tanh())])
-
-
-def deep_loss(model, step):
-    return model(noise(step, 16, 64)).square().mean()
+from training import deep, deep_loss, noise, train
 
 
 def make(**options):
     torch.manual_seed(7)
-    return stretto.torch.DDP(deep(), timeout_s=TIMEOUT_S, **options)
+    return stretto.torch.DDP(deep(4), timeout_s=TIMEOUT_S, **options)
 
 
 def weights(model):
@@ -227,7 +219,7 @@ def test_hook_codecs_are_those_of_the_library(codec):
 def test_the_hook_trains_with_a_codec(codec):
     def ddp(**options):
         torch.manual_seed(7)
-        model = DistributedDataParallel(deep(), bucket_cap_mb=0.03)
+        model = DistributedDataParallel(deep(4), bucket_cap_mb=0.03)
         state = stretto.torch.HookState(model, **options)
         model.register_comm_hook(state, stretto.torch.hook)
         return model, state
@@ -260,7 +252,7 @@ def test_the_hook_trains_with_a_codec(codec):
 def test_the_hook_goes_on_bit_by_bit_and_leaves_residuals_alone_where_numbers_are_not_finite():
     def ddp():
         torch.manual_seed(7)
-        model = DistributedDataParallel(deep(), bucket_cap_mb=0.03)
+        model = DistributedDataParallel(deep(4), bucket_cap_mb=0.03)
         state = stretto.torch.HookState(model, compress="topk:0.05")
         model.register_comm_hook(state, stretto.torch.hook)
         return model, state

@@ -16,22 +16,14 @@ import stretto
 import stretto.torch
 
 from conftest import TIMEOUT_S
-from training import assert_equal_steps, noise, sgd, train
+from training import assert_equal_steps, deep, deep_loss, noise, sgd, train
 
 RECORD_KIND = {name: number for number, name in enumerate(stretto.RECORD_KINDS)}
 
 
-def deep(layers=6, width=64):
-    return nn.Sequential(*[layer for _ in range(layers) for layer in (nn.Linear(width, width), nn.Tanh())])
-
-
-def deep_loss(model, step):
-    return model(noise(step, 16, 64)).square().mean()
-
-
 def make(**options):
     torch.manual_seed(7)
-    return stretto.torch.DDP(deep(), timeout_s=TIMEOUT_S, **options)
+    return stretto.torch.DDP(deep(6), timeout_s=TIMEOUT_S, **options)
 
 
 @pytest.fixture
@@ -75,7 +67,7 @@ def test_plans_are_saved_loaded_and_replaced(shared_path, rank):
 
 def test_another_order_moves_gradients_and_changes_nothing():
     torch.manual_seed(7)
-    expected = train(DistributedDataParallel(deep()), deep_loss, steps=5)
+    expected = train(DistributedDataParallel(deep(6)), deep_loss, steps=5)
     model = make()
     found = train(model, deep_loss, steps=2)
     model.replan(stretto.Plan.uniform(list(reversed(model.plan.tensors)), 8192))
@@ -234,7 +226,7 @@ def test_it_is_not_copied_or_pickled():
 )
 def test_bad_options(options, words):
     with pytest.raises(stretto.InvalidArgument, match=words):
-        deep_loss(stretto.torch.DDP(deep(), timeout_s=TIMEOUT_S, **options), 0).backward()
+        deep_loss(stretto.torch.DDP(deep(6), timeout_s=TIMEOUT_S, **options), 0).backward()
 
 
 def test_nothing_to_train():
@@ -247,9 +239,9 @@ def test_nothing_to_train():
 
 def test_hook_gives_the_same_and_records():
     torch.manual_seed(7)
-    expected = train(DistributedDataParallel(deep(), bucket_cap_mb=0.03), deep_loss, steps=6)
+    expected = train(DistributedDataParallel(deep(6), bucket_cap_mb=0.03), deep_loss, steps=6)
     torch.manual_seed(7)
-    model = DistributedDataParallel(deep(), bucket_cap_mb=0.03)
+    model = DistributedDataParallel(deep(6), bucket_cap_mb=0.03)
     state = stretto.torch.HookState(model)
     model.register_comm_hook(state, stretto.torch.hook)
     found = train(model, deep_loss, steps=6)
@@ -266,7 +258,7 @@ def test_hook_gives_the_same_and_records():
 
 
 def test_hook_with_accumulation():
-    model = DistributedDataParallel(deep())
+    model = DistributedDataParallel(deep(6))
     state = stretto.torch.HookState(model)
     model.register_comm_hook(state, stretto.torch.hook)
     for step in range(3):

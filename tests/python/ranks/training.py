@@ -8,6 +8,7 @@ from typing import Any, Callable, Optional
 
 import torch
 import torch.distributed as dist
+from torch import nn
 
 import stretto.torch
 
@@ -116,3 +117,11 @@ def noise(step: int, *shape: int, dtype: torch.dtype = torch.float32) -> torch.T
     """Another input on every rank and in every step."""
     generator = torch.Generator().manual_seed(1000 * step + dist.get_rank())
     return torch.randn(*shape, generator=generator, dtype=torch.float32).to(dtype)
+
+
+def deep(layers, width=64):
+    return nn.Sequential(*[layer for _ in range(layers) for layer in (nn.Linear(width, width), nn.Tanh())])
+
+
+def deep_loss(model, step):
+    return model(noise(step, 16, 64)).square().mean()
