@@ -326,9 +326,6 @@ int run_diff(const DiffFlags& flags, const Context& context) {
   }
   const Outcome outcome =
       flags.history.empty() ? compare_two(flags, conditions) : review(flags, conditions);
-  for (const std::string& what : outcome.left_out) {
-    std::fputs(fmt::format("warning: {}\n", what).c_str(), stderr);
-  }
   if (flags.json) {
     const ordered_json document = {{"schema", "stretto.diff/1"},
                                    {"version", kVersion},
@@ -338,6 +335,9 @@ int run_diff(const DiffFlags& flags, const Context& context) {
                                    {"left_out", outcome.left_out}};
     write_stdout(document.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n");
   } else {
+    for (const std::string& what : outcome.left_out) {
+      std::fputs(fmt::format("warning: {}\n", what).c_str(), stderr);
+    }
     std::string text = outcome.text;
     for (const std::string& failure : outcome.failures) {
       text += fmt::format("FAILED {}\n", failure);

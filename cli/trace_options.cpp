@@ -206,8 +206,8 @@ std::string warnings_of(const Trace& trace) {
 std::string class_table(const Trace& trace) {
   const std::vector<NamedKernels> sorted = kernels_by_name(trace);
   if (sorted.empty()) {
-    return "no kernel of a device: rows of the host named nccl:, gloo:, mpi: or ucc: count as "
-           "communication, operators (aten::) as compute\n";
+    return fmt::format("no kernel of a device; communication is looked for in {}\n",
+                       CommunicationRules::looked_for());
   }
   std::vector<std::vector<std::string>> rows = {{"kernel", "counts as", "by", "calls", "total"}};
   for (std::size_t i = 0; i < std::min(sorted.size(), kMostClassRows); ++i) {
