@@ -333,7 +333,7 @@ std::vector<std::string> matches_of(const std::string& pattern) {
     return names;
   }
   glob_t found{};
-  // NOLINTNEXTLINE(concurrency-mt-unsafe): as no function that looks at the environment or users
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): only with GLOB_TILDE, which looks at the environment
   if (glob(pattern.c_str(), 0, nullptr, &found) == 0) {
     names.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
   }

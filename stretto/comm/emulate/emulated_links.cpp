@@ -12,9 +12,6 @@ namespace {
 // second per link; urgent messages wait for at most one.
 constexpr double kSegmentNs = 1e6;
 constexpr double kSegmentBytes = 256.0 * 1024;
-// How far ahead of the clock a segment is put on the link: the host may wake up that late. A
-// message becoming ready within it cannot overtake that segment any more.
-constexpr double kLookaheadNs = 300e3;
 
 ModelTime whole(double ns) {
   return static_cast<ModelTime>(std::llround(ns));
@@ -52,7 +49,7 @@ void EmulatedLinks::submit(Message& message) {
 }
 
 void EmulatedLinks::advance(ModelTime now, const std::function<void(Message&, Passage)>& depart) {
-  const double horizon = static_cast<double>(now) + kLookaheadNs;
+  const double horizon = static_cast<double>(now + kLookahead);
   for (Link& link : links_) {
     fill_gaps(link, depart);
     while (!link.queue.empty()) {
@@ -138,7 +135,8 @@ ModelTime EmulatedLinks::next_event() noexcept {
       continue;
     }
     // Half the lookahead before the segment begins: early enough to be late.
-    const ModelTime at = whole(std::max(link.egress.end(), earliest(link)) - kLookaheadNs / 2);
+    const ModelTime at =
+        whole(std::max(link.egress.end(), earliest(link)) - static_cast<double>(kLookahead) / 2);
     next = next == 0 ? at : std::min(next, at);
   }
   return next;

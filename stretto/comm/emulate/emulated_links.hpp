@@ -25,6 +25,10 @@ namespace stretto::detail {
 /// or burns CPU: the owner asks next_event() when to come back.
 class EmulatedLinks {
  public:
+  /// How far ahead of the clock things are done, in ns: the host may wake up that late. A message
+  /// that becomes ready within it cannot overtake a segment that is on the link by then.
+  static constexpr ModelTime kLookahead = 300'000;
+
   /// A group's link, in memory all its ranks map. Null on the innermost level.
   struct SharedLink {
     SharedBusyTime* egress = nullptr;

@@ -13,8 +13,8 @@ namespace {
 constexpr ModelTime kLateNs = 2'000'000;
 // How far ahead of its time a message is handed over, so that a host that is late by less makes
 // nothing late: what follows from it is computed in model time, and the operation ends at its own.
-// As far as the links look ahead, so that urgent messages overtake as they would.
-constexpr ModelTime kAheadNs = 300'000;
+// No further than the links look ahead, so that urgent messages overtake as they would.
+constexpr ModelTime kAheadNs = EmulatedLinks::kLookahead;
 
 ModelTime monotonic_ns() {
   timespec at{};
