@@ -150,7 +150,10 @@ TEST_F(LauncherTest, TheFirstRankThatFailsIsTheCause) {
 
 TEST_F(LauncherTest, AKilledRankEndsTheOthers) {
   const LaunchResult result =
-      shell(std::string("[ $RANK = 1 ] && kill -KILL $$; ") + kStay, {.ranks = 3, .grace = 50ms});
+      shell(std::string("if [ $RANK = 1 ]; then while [ ! -e $OUT/2 ]; do sleep 0.01; done;"
+                        "kill -KILL $$; fi;") +
+                kStay,
+            {.ranks = 3, .grace = 50ms});
   EXPECT_EQ(result.exit_code, 128 + SIGKILL);
   ASSERT_EQ(result.exits.size(), 3U);
   EXPECT_EQ(result.exits[0].rank, 1);
@@ -193,7 +196,8 @@ TEST_F(LauncherTest, WhatARankStartedEndsWithIt) {
 }
 
 TEST_F(LauncherTest, NoZombies) {
-  const LaunchResult result = shell("exit 4", {.ranks = 2});
+  const LaunchResult result =
+      shell("touch $OUT/$RANK; while [ ! -e $OUT/1 ]; do sleep 0.01; done; exit 4", {.ranks = 2});
   EXPECT_EQ(result.exits.size(), 2U);
   errno = 0;
   EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1);

@@ -49,7 +49,7 @@ void EmulatedLinks::submit(Message& message) {
 }
 
 void EmulatedLinks::advance(ModelTime now, const std::function<void(Message&, Passage)>& depart) {
-  const double horizon = static_cast<double>(now + kLookahead);
+  const auto horizon = static_cast<double>(now + kLookahead);
   for (Link& link : links_) {
     fill_gaps(link, depart);
     while (!link.queue.empty()) {
