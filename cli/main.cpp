@@ -108,7 +108,7 @@ int run(Context context) {
       "  stretto plan resnet50 --machine 8@5Gbit/s,50us\n"
       "  stretto demo\n"
       "  stretto train -n 2 --epochs 5\n"
-      "  stretto replay resnet50 --emulate 8@5Gbit/s,50us");
+      "  stretto replay resnet50 --emulate 8@2Gbit/s,50us");
   // A flag given again replaces the one before, as users of scripts and aliases expect.
   app.option_defaults()->take_last();
   app.set_version_flag("--version", fmt::format("stretto {}", kVersion));

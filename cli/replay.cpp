@@ -195,9 +195,9 @@ Action add_replay(CLI::App& app) {
       "Runs a model's step with real ranks and real gradient bytes; compute is waited for");
   app.footer("Models: " + model_list() +
              "\n\nExamples:\n"
-             "  stretto replay resnet50 --emulate 8@5Gbit/s,50us\n"
+             "  stretto replay resnet50 --emulate 8@2Gbit/s,50us\n"
              "  stretto replay bert_large -n 2 --compute-s 0.2 --buckets ddp\n"
-             "  stretto replay my_profile.json --emulate 4@10Gbit/s,20us --schedule serial --json");
+             "  stretto replay my_profile.json --emulate 4@5Gbit/s,20us --schedule serial --json");
   const auto flags = std::make_shared<ReplayFlags>();
   flags->schedule.warmup = 3;
   flags->schedule.steps = 20;

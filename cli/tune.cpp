@@ -411,7 +411,7 @@ Action add_tune(CLI::App& app) {
       "and\n"
       "the best few are tried in pairs against the program as it is. See docs/tuning.md.\n\n"
       "Examples:\n"
-      "  stretto tune -o plan.json -- replay resnet50 --emulate 4@10Gbit/s,50us --buckets ddp\n"
+      "  stretto tune -o plan.json -- replay resnet50 --emulate 4@5Gbit/s,50us --buckets ddp\n"
       "  stretto tune --grid buckets=1M,5M,25M,100M --steps 20 -- train -n 2\n"
       "  stretto tune --log tune.csv --budget 5m -- run -n 2 -- python3 train.py");
   const auto flags = std::make_shared<TuneFlags>();
