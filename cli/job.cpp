@@ -26,6 +26,8 @@
 #include "stretto/comm/mpi/mpi.hpp"
 #include "stretto/comm/rank_environment.hpp"
 #include "stretto/comm/shm/shm.hpp"
+#include "stretto/measure/machine_of_curve.hpp"
+#include "stretto/trace/nccl_tests.hpp"
 
 namespace stretto::cli {
 namespace {
@@ -376,6 +378,14 @@ void JobOptions::add_to(CLI::App& app) {
 Machine load_machine(std::string_view flag, const std::string& text) {
   if (text.ends_with(".json")) {
     const std::string content = read_file(text, flag);
+    if (is_nccl_tests(content)) {
+      const std::vector<NcclTestRow> rows = read_nccl_tests(content, text);
+      CollectiveCurve curve = curve_of(rows, text);
+      return machine_of_curve(
+          std::filesystem::path(text).stem().string(),
+          fmt::format("{} of NCCL tests, {} sizes", rows.front().name, curve.points.size()),
+          std::move(curve));
+    }
     return from_file(text, [&] { return machine_from_json(content, text); });
   }
   return from_flag(flag, [&] { return machine_from_text(text); });

@@ -125,7 +125,6 @@ void read_horovod(Input& input, TraceBuilder& builder);
 [[nodiscard]] bool is_nccl_inspector(std::string_view head);
 void read_nccl_inspector(Input& input, TraceBuilder& builder);
 /// Says what else to do with a file of NCCL tests. @throws Error kParse, always.
-[[nodiscard]] bool is_nccl_tests(std::string_view head);
 void refuse_nccl_tests(Input& input, TraceBuilder& builder);
 
 /// Makes a kStep record per step and rank out of what marks steps in this file's records, gives

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstddef>
+#include <map>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -249,9 +250,7 @@ std::vector<NcclTestRow> read_nccl_tests(std::string_view text, std::string_view
   return rows;
 }
 
-namespace detail {
-
-bool is_nccl_tests(std::string_view head) {
+bool is_nccl_tests(std::string_view head) noexcept {
   // `env` may be longer than what is seen of the file: what comes before it must do.
   const std::size_t first = head.find_first_not_of(" \t\r\n");
   const auto has = [&](std::string_view key) { return head.find(key) != std::string_view::npos; };
@@ -260,14 +259,58 @@ bool is_nccl_tests(std::string_view head) {
          !has("\"traceEvents\"");
 }
 
+CollectiveCurve curve_of(std::span<const NcclTestRow> rows, std::string_view where) {
+  const auto refuse = [&](std::string message, std::string found, std::string expected) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        {std::move(message), std::string(where), std::move(found), std::move(expected), {}});
+  };
+  if (rows.empty()) {
+    refuse("nothing was measured", "no row with a time", "times of a collective at several sizes");
+  }
+  CollectiveCurve curve;
+  curve.collective = rows.front().collective;
+  curve.ranks = static_cast<int>(rows.front().ranks);
+  if (curve.collective == Collective::kNone) {
+    refuse(
+        "not the times of a collective", quote(rows.front().name), "all_reduce_perf or the like");
+  }
+  if (curve.ranks < 2) {
+    refuse("what one rank measured says nothing of a network",
+           curve.ranks == 0 ? "no number of ranks" : "1 rank",
+           "2 ranks or more (-g, or one per process)");
+  }
+  const auto is_f32 = [](const NcclTestRow& row) { return row.dtype == "float"; };
+  const std::string dtype =
+      std::any_of(rows.begin(), rows.end(), is_f32) ? "float" : rows.front().dtype;
+  std::map<std::int64_t, const NcclTestRow*> by_size;
+  for (const NcclTestRow& row : rows) {
+    if (row.dtype == dtype && row.size_bytes > 0 && row.time > Seconds(0)) {
+      const NcclTestRow*& chosen = by_size[row.size_bytes];
+      if (chosen == nullptr || (row.in_place && !chosen->in_place)) {
+        chosen = &row;
+      }
+    }
+  }
+  for (const auto& [size, row] : by_size) {
+    curve.points.push_back({Bytes(size), row->time});
+  }
+  if (curve.points.empty()) {
+    refuse("nothing was measured", "no size and time above zero", "times at several sizes");
+  }
+  return curve;
+}
+
+namespace detail {
+
 void refuse_nccl_tests(Input& /*input*/, TraceBuilder& builder) {
-  throw Error(ErrorCode::kParse,
-              {"a file of NCCL tests holds no timeline",
-               builder.file().path,
-               "bandwidths measured per size",
-               "a profiler's trace of a training run",
-               "Programs read it with stretto::read_nccl_tests(); formats that can be analyzed: " +
-                   trace_formats()});
+  throw Error(
+      ErrorCode::kParse,
+      {"a file of NCCL tests holds no timeline",
+       builder.file().path,
+       "bandwidths measured per size",
+       "a profiler's trace of a training run",
+       "stretto plan takes it as --machine; formats that can be analyzed: " + trace_formats()});
 }
 
 }  // namespace detail

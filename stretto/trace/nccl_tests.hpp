@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "stretto/base/units.hpp"
 #include "stretto/data/collective.hpp"
+#include "stretto/data/machine.hpp"
 
 namespace stretto {
 
@@ -32,5 +34,14 @@ struct NcclTestRow {
 /// @throws Error kParse with the place.
 [[nodiscard]] std::vector<NcclTestRow> read_nccl_tests(std::string_view text,
                                                        std::string_view where);
+
+/// Whether a file that begins like this is one of those.
+[[nodiscard]] bool is_nccl_tests(std::string_view head) noexcept;
+
+/// The rows as a curve of a Machine, of one type: fp32 where there are rows of it, else that of the
+/// first row. Of a size that was measured several times the first in place counts, else the first.
+/// @throws Error kInvalidArgument: no row, a program that is no collective, or a file that does not
+///         say how many ranks ran.
+[[nodiscard]] CollectiveCurve curve_of(std::span<const NcclTestRow> rows, std::string_view where);
 
 }  // namespace stretto

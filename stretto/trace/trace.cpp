@@ -20,6 +20,7 @@
 #include "stretto/trace/builder.hpp"
 #include "stretto/trace/database.hpp"
 #include "stretto/trace/input.hpp"
+#include "stretto/trace/nccl_tests.hpp"
 #include "stretto/trace/nsys.hpp"
 
 namespace stretto {
@@ -94,7 +95,7 @@ constexpr std::array kFormats = {
     Format{"stretto", is_stretto, detail::read_stretto, true},
     Format{"horovod", detail::is_horovod, detail::read_horovod, false},
     Format{"nccl-inspector", detail::is_nccl_inspector, detail::read_nccl_inspector, false},
-    Format{"nccl-tests", detail::is_nccl_tests, detail::refuse_nccl_tests, true},
+    Format{"nccl-tests", is_nccl_tests, detail::refuse_nccl_tests, true},
     Format{"kineto", nullptr, detail::read_chrome, false},
 };
 

@@ -11,6 +11,8 @@
 #include <rapidcheck/gtest.h>
 
 #include "stretto/base/error.hpp"
+#include "stretto/measure/machine_of_curve.hpp"
+#include "stretto/simulate/collective_cost.hpp"
 
 namespace stretto {
 namespace {
@@ -130,6 +132,31 @@ RC_GTEST_PROP(FitSegments, CoverAllPointsWithinTheTolerance, ()) {
     RC_ASSERT(inside == 1 || segment.line.worst_residual <= 0.1);
   }
   RC_ASSERT(next == points.size());
+}
+
+TEST(MachineOfCurve, ItsRingTakesWhatTheCurveSays) {
+  const CollectiveCurve curve{
+      Collective::kAllReduce, Algorithm::kAuto, 8, line_points(70e-6, 2e-9)};
+  Machine machine = machine_of_curve("x", "y", curve);
+  EXPECT_EQ(machine.ranks(), 8);
+  EXPECT_EQ(machine.basis, Basis::kMeasured);
+  EXPECT_NEAR(machine.levels[0].latency.count(), 5e-6, 1e-12);         // 14 messages in a row
+  EXPECT_NEAR(machine.levels[0].bandwidth.value(), 1.75 / 2e-9, 1e3);  // 2 x 7/8 of the bytes
+  ASSERT_EQ(machine.curves.size(), 1U);
+  // The formula says the same without the curve.
+  machine.curves.clear();
+  const Bytes size(4 << 20);
+  EXPECT_NEAR(collective_time(machine, Collective::kAllReduce, Algorithm::kRing, size).count(),
+              70e-6 + 2e-9 * static_cast<double>(size.count()),
+              1e-9);
+}
+
+TEST(MachineOfCurve, RefusesWhatSaysNothing) {
+  const CollectiveCurve none{Collective::kAllReduce, Algorithm::kAuto, 8, {}};
+  EXPECT_THROW((void)machine_of_curve("x", "y", none), Error);
+  const CollectiveCurve alone{
+      Collective::kAllReduce, Algorithm::kAuto, 1, line_points(70e-6, 2e-9)};
+  EXPECT_THROW((void)machine_of_curve("x", "y", alone), Error);
 }
 
 TEST(FitSegments, WantsSizesThatIncrease) {

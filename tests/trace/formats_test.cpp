@@ -644,7 +644,47 @@ TEST_F(NcclTests, RowsAreWhatWasMeasured) {
 TEST_F(NcclTests, IsNoTraceAndSaysSo) {
   const std::string message = error_of([] { return read_trace_text(kNcclTests, "out.json"); });
   EXPECT_NE(message.find("holds no timeline"), std::string::npos) << message;
-  EXPECT_NE(message.find("read_nccl_tests"), std::string::npos) << message;
+  EXPECT_NE(message.find("--machine"), std::string::npos) << message;
+}
+
+TEST_F(NcclTests, ACurveOfOneTypeAndEachSizeOnce) {
+  const CollectiveCurve curve = curve_of(read_nccl_tests(kNcclTests, "out.json"), "out.json");
+  EXPECT_EQ(curve.collective, Collective::kAllReduce);
+  EXPECT_EQ(curve.ranks, 8);
+  ASSERT_EQ(curve.points.size(), 1U) << "bfloat16 is another curve";
+  EXPECT_EQ(curve.points[0].size, Bytes(8));
+  EXPECT_DOUBLE_EQ(curve.points[0].time.count(), 12.5e-6);
+
+  std::vector<NcclTestRow> rows = read_nccl_tests(kNcclTests, "out.json");
+  rows[1].dtype = "float";
+  rows.push_back(rows[1]);
+  rows[2].size_bytes = 8;  // in place, which training does
+  rows[2].time = Seconds(9e-6);
+  const CollectiveCurve both = curve_of(rows, "out.json");
+  ASSERT_EQ(both.points.size(), 2U);
+  EXPECT_DOUBLE_EQ(both.points[0].time.count(), 9e-6);
+  EXPECT_EQ(both.points[1].size, Bytes(16));
+}
+
+TEST_F(NcclTests, WhatIsNoCurveIsRefused) {
+  const auto refused = [](std::vector<NcclTestRow> rows, std::string_view part) {
+    const std::string message =
+        error_of([&] { return curve_of(rows, "out.json"); }, ErrorCode::kInvalidArgument);
+    EXPECT_NE(message.find(part), std::string::npos) << message;
+    EXPECT_NE(message.find("out.json"), std::string::npos) << message;
+  };
+  std::vector<NcclTestRow> rows = read_nccl_tests(kNcclTests, "out.json");
+  refused({}, "no row");
+  rows[0].ranks = 1;
+  refused(rows, "1 rank");
+  rows[0].ranks = 0;
+  refused(rows, "no number of ranks");
+  rows[0].collective = Collective::kNone;
+  refused(rows, "all_reduce_perf");
+  rows[0] = rows[1];
+  rows.resize(1);
+  rows[0].time = Seconds(0);
+  refused(rows, "above zero");
 }
 
 TEST_F(NcclTests, FaultsSayWhere) {
