@@ -2,6 +2,7 @@
 #include <array>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -19,26 +20,52 @@
 namespace stretto::cli {
 namespace {
 
+constexpr std::string_view kProfileSuffix = ".profile.json";
+
 struct ConvertFlags {
   TraceOptions trace;
   std::string output;
+  bool without_slowdown = false;
 };
 
 struct Target {
   std::string_view suffix;
   std::string_view what;
-  std::string (*write)(const Timeline& timeline);
+  std::string (*write)(const Timeline& timeline, const ConvertFlags& flags);
 };
+
+std::string profile_of(const Timeline& timeline, const ConvertFlags& flags) {
+  double slowdown = 1.0;
+  if (flags.without_slowdown) {
+    const std::optional<Slowdown> measured = explain(timeline).slowdown;
+    slowdown = measured ? measured->believed() : 1.0;
+    if (slowdown == 1.0) {
+      throw Error(
+          ErrorCode::kInvalidArgument,
+          {"no slow-down of compute beside communication was found",
+           "--without-slowdown",
+           measured ? fmt::format("{:.2f} over {} kernels", measured->factor, measured->kernels)
+                    : "no kernel that ran often enough beside communication and alone",
+           "the slow-down that stretto analyze names",
+           "Without the flag the times are as recorded"});
+    }
+  }
+  return to_json(step_profile_of_trace(timeline, slowdown));
+}
 
 constexpr std::array kTargets = {
     Target{".trace.json",
            "Chrome trace, for Perfetto",
-           [](const Timeline& t) { return chrome_trace(t); }},
-    Target{".timeline.json", "Stretto timeline", [](const Timeline& t) { return to_json(t); }},
-    Target{".profile.json",
+           [](const Timeline& t, const ConvertFlags&) { return chrome_trace(t); }},
+    Target{".timeline.json",
+           "Stretto timeline",
+           [](const Timeline& t, const ConvertFlags&) { return to_json(t); }},
+    Target{kProfileSuffix,
            "step profile, input of a planner and of stretto replay",
-           [](const Timeline& t) { return to_json(step_profile_of_trace(t)); }},
-    Target{".csv", "one line per record", [](const Timeline& t) { return csv_records(t); }},
+           [](const Timeline& t, const ConvertFlags& flags) { return profile_of(t, flags); }},
+    Target{".csv",
+           "one line per record",
+           [](const Timeline& t, const ConvertFlags&) { return csv_records(t); }},
 };
 
 std::string known_targets() {
@@ -54,9 +81,17 @@ int run_convert(const ConvertFlags& flags) {
     if (!flags.output.ends_with(target.suffix)) {
       continue;
     }
+    if (flags.without_slowdown && target.suffix != kProfileSuffix) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  {"only a step profile is made without the slow-down of compute",
+                   "--without-slowdown",
+                   quote(flags.output),
+                   fmt::format("a name that ends in {}", kProfileSuffix),
+                   "Other forms hold what was recorded"});
+    }
     const Trace trace = flags.trace.read(false);
     std::fputs(warnings_of(trace).c_str(), stderr);
-    write_file(flags.output, target.write(trace.timeline));
+    write_file(flags.output, target.write(trace.timeline, flags));
     write_stdout(fmt::format("wrote {}: {} records of {} files\n",
                              flags.output,
                              trace.timeline.records.size(),
@@ -82,6 +117,9 @@ Action add_convert(CLI::App& app) {
   const auto flags = std::make_shared<ConvertFlags>();
   flags->trace.add_to(app);
   app.add_option("-o,--output", flags->output, "What to write")->required()->type_name("FILE");
+  app.add_flag("--without-slowdown",
+               flags->without_slowdown,
+               "Of a profile: take out what compute took longer beside communication");
   return [flags](const Context&) { return run_convert(*flags); };
 }
 

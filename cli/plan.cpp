@@ -287,7 +287,7 @@ std::string next_of(const PlanFlags& flags,
   std::vector<std::string> arguments = context.arguments;
   const PlanInput& input = flags.input;
   const bool runs = input.zero == 0 && input.bandwidth == 1.0 && input.latency == 1.0 &&
-                    input.compute_speed == 1.0 && input.slowdown == 0.0 &&
+                    input.compute_speed == 1.0 && input.slowdown.empty() &&
                     input.rank_speed.empty() && loaded.options.accumulate == 1 &&
                     input.machine.find('@') != std::string::npos;
   if (loaded.measured) {
@@ -317,7 +317,7 @@ void check_modes(const PlanFlags& flags) {
   add(!flags.check.empty(), "--check");
   const PlanInput& input = flags.input;
   const bool what_if = input.bandwidth != 1.0 || input.latency != 1.0 ||
-                       input.compute_speed != 1.0 || input.slowdown != 0.0 || input.zero != 0 ||
+                       input.compute_speed != 1.0 || !input.slowdown.empty() || input.zero != 0 ||
                        !input.rank_speed.empty() || input.simulate.accumulate != 1 ||
                        input.schedule != "overlap" || input.algorithm != "auto" ||
                        input.compute_s.has_value() || !flags.save_plan.empty();

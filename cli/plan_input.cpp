@@ -22,6 +22,8 @@
 namespace stretto::cli {
 namespace {
 
+constexpr std::string_view kMeasuredSlowdown = "auto";
+
 [[noreturn]] void refuse(std::string message,
                          std::string where,
                          std::string found,
@@ -151,8 +153,11 @@ void PlanInput::add_to(CLI::App& app) {
       ->type_name("X");
   app.add_option("--slowdown",
                  slowdown,
-                 "Compute takes X times as long beside communication (default: the machine's)")
-      ->check(number_from(1.0, 100.0))
+                 "Compute takes X times as long beside communication (default: the machine's); "
+                 "auto: as measured in the trace")
+      ->check([](const std::string& text) {
+        return text == kMeasuredSlowdown ? std::string() : number_from(1.0, 100.0)(text);
+      })
       ->type_name("X");
   app.add_option(
          "--rank-speed", rank_speed, "RANK=X: it computes X times as quick (again for more)")
@@ -186,8 +191,11 @@ ExchangeCosts PlanInput::costs_on(const Machine& on,
                                   const StepProfile& profile) const {
   ExchangeCosts costs = stretto::scaled(
       exchange_costs(on, chosen, std::max(Bytes(1), profile.bytes())), latency, 1.0 / bandwidth);
-  if (slowdown > 0.0) {
-    costs.compute_slowdown = slowdown;
+  if (costs.compute_slowdown == 1.0 && !profile.beside_communication) {
+    costs.compute_slowdown = profile.compute_slowdown;  // its times are without it
+  }
+  if (!slowdown.empty() && slowdown != kMeasuredSlowdown) {
+    costs.compute_slowdown = std::stod(slowdown);
   }
   return costs;
 }
@@ -205,6 +213,27 @@ void PlanInput::price(Loaded& loaded, const std::vector<CodecSpec>& codecs) cons
     costs.codecs = codec_costs(priced.rates, costs.all_reduce, costs.all_gather, costs.ranks);
   }
   loaded.costs_basis += "; " + priced.basis;
+}
+
+double PlanInput::slowdown_of_recording(const std::optional<Slowdown>& measured, bool quiet) const {
+  const double believed = measured ? measured->believed() : 1.0;
+  if (slowdown.empty() && believed > 1.0 && !quiet) {
+    std::fputs(fmt::format("note: compute took {:.2f} times as long beside communication, and is "
+                           "planned with as recorded; --slowdown auto takes that into account\n",
+                           believed)
+                   .c_str(),
+               stderr);
+  }
+  if (slowdown == kMeasuredSlowdown && believed == 1.0) {
+    refuse("no slow-down was measured in this trace",
+           "--slowdown",
+           measured ? fmt::format("{:.2f} over {} kernels: too little to tell from chance",
+                                  measured->factor,
+                                  measured->kernels)
+                    : "no kernel that ran often enough beside communication and alone",
+           "a factor");
+  }
+  return slowdown.empty() ? 1.0 : slowdown == kMeasuredSlowdown ? believed : std::stod(slowdown);
 }
 
 PlanInput::Loaded PlanInput::load(bool quiet) const {
@@ -235,15 +264,22 @@ PlanInput::Loaded PlanInput::load(bool quiet) const {
     AssumedDevice assumed = device;
     assumed.flops_per_s *= mfu > 0.0 ? mfu : 1.0;
     loaded.profile = load_profile(trace.paths[0], assumed);
+    if (slowdown == kMeasuredSlowdown && loaded.profile.compute_slowdown == 1.0) {
+      refuse("no slow-down was measured here",
+             "--slowdown",
+             slowdown,
+             "a factor, or a trace or profile that has one");
+    }
   } else {
     const Trace read = trace.read(quiet);
     if (!quiet) {
       std::fputs(warnings_of(read).c_str(), stderr);
     }
     refuse_model_flags("a trace");
-    loaded.profile = planning_profile_of_trace(read.timeline);
     loaded.options.optimizer_per_bucket = false;  // as the frameworks that write traces
     const Explanation explanation = explain(read.timeline);
+    loaded.profile = planning_profile_of_trace(read.timeline,
+                                               slowdown_of_recording(explanation.slowdown, quiet));
     loaded.measured = explanation.summary;
     loaded.certificate = explanation.certificate;
     if (loaded.machine && read.timeline.world_size != 0 &&
@@ -284,7 +320,7 @@ PlanInput::Loaded PlanInput::load(bool quiet) const {
                                      loaded.machine->source);
   } else if (fitted) {
     loaded.costs = stretto::scaled(*fitted, latency, 1.0 / bandwidth);
-    loaded.costs.compute_slowdown = std::max(1.0, slowdown);
+    loaded.costs.compute_slowdown = loaded.profile.compute_slowdown;
   } else {
     refuse("what communication costs is not known",
            "--machine",

@@ -8,6 +8,7 @@
 #include "app.hpp"
 #include "codecs.hpp"
 #include "stretto/analyze/certificate.hpp"
+#include "stretto/analyze/explain.hpp"
 #include "stretto/data/machine.hpp"
 #include "stretto/data/step_profile.hpp"
 #include "stretto/data/summary.hpp"
@@ -29,7 +30,7 @@ struct PlanInput {
   double compute_speed = 1.0;
   double bandwidth = 1.0;
   double latency = 1.0;
-  double slowdown = 0.0;
+  std::string slowdown;  ///< A factor, or auto: the one that was measured.
   int zero = 0;
   std::vector<std::string> rank_speed;
   CompressFlags compress;
@@ -55,6 +56,10 @@ struct PlanInput {
 
   /// Gives these codecs a price: by the machine's rates, else by those measured here and now.
   void price(Loaded& loaded, const std::vector<CodecSpec>& codecs) const;
+
+  /// The factor that the times of a trace are freed of: 1 unless --slowdown says otherwise.
+  [[nodiscard]] double slowdown_of_recording(const std::optional<Slowdown>& measured,
+                                             bool quiet) const;
 
   /// Costs of the loaded machine, as the what-ifs want it, with one algorithm.
   [[nodiscard]] ExchangeCosts costs_on(const Machine& on,

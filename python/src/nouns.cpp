@@ -331,6 +331,8 @@ void bind_summary(nb::module_& module) {
       .def_prop_ro("exposed_share_s",
                    [](const BucketSummary& self) { return self.exposed_share.count(); })
       .def_prop_ro("transfer_s", [](const BucketSummary& self) { return self.transfer.count(); })
+      .def_prop_ro("compute_left_s",
+                   [](const BucketSummary& self) { return seconds(self.compute_left); })
       .def_prop_ro("waited_for",
                    [](const BucketSummary& self) { return to_string(self.waited_for); });
 

@@ -28,12 +28,14 @@ struct BucketOnRank {
   std::int64_t bytes = 0;
   std::int64_t ready_ns = -1;
   std::int64_t ready_at_best_ns = 0;
+  std::int64_t hidden_before_ns = 0;
   std::int64_t launched_ns = -1;
   std::int64_t started_ns = -1;
   std::int64_t ended_ns = -1;
   std::int64_t exposed_ns = 0;
   double exposed_share_ns = 0.0;
   std::int64_t duration_ns = 0;
+  std::int64_t compute_left_ns = -1;
   WaitedFor waited_for = WaitedFor::kUnknown;
   std::uint32_t stream = kNoId;
   bool on_device = false;                                        // of a trace
@@ -41,6 +43,7 @@ struct BucketOnRank {
   std::map<std::uint32_t, std::vector<Interval>> communication;  // by device
 };
 
+/// The smaller of those that are known.
 std::int64_t earlier(std::int64_t a, std::int64_t b) {
   return a < 0 ? b : b < 0 ? a : std::min(a, b);
 }
@@ -163,6 +166,34 @@ void measure_exposed(const RankStep& rank,
   }
 }
 
+bool is_gradient_exchange(const BucketOnRank& bucket) {
+  return bucket.collective == Collective::kAllReduce ||
+         bucket.collective == Collective::kReduceScatter;
+}
+
+/// The compute between each exchange of gradients and the last: that which comes then, the
+/// optimizer's, needs them all.
+void measure_compute_left(const RankStep& rank,
+                          const Activities& activities,
+                          std::map<std::uint32_t, BucketOnRank>& buckets) {
+  const auto known_ns = [](const BucketOnRank& bucket) {
+    return bucket.ready_ns >= 0 ? bucket.ready_ns : bucket.launched_ns;
+  };
+  std::int64_t last_ns = 0;
+  for (const auto& [id, bucket] : buckets) {
+    if (is_gradient_exchange(bucket)) {
+      last_ns = std::max(last_ns, known_ns(bucket));
+    }
+  }
+  for (auto& [id, bucket] : buckets) {
+    if (is_gradient_exchange(bucket)) {
+      const std::int64_t begin_ns = rank.window.begin_ns;
+      bucket.compute_left_ns = activities.within_ns(
+          rank.rank, &Activity::compute, {begin_ns + known_ns(bucket), begin_ns + last_ns});
+    }
+  }
+}
+
 std::map<std::uint32_t, BucketOnRank> measure(const RankStep& rank, const Activities& activities) {
   std::map<std::uint32_t, BucketOnRank> buckets;
   collect(rank, buckets);
@@ -184,18 +215,22 @@ std::map<std::uint32_t, BucketOnRank> measure(const RankStep& rank, const Activi
                                                         : -1;
     if (latest_ns >= 0) {
       const std::int64_t begin_ns = rank.window.begin_ns;
-      bucket.ready_at_best_ns =
-          latest_ns -
-          activities.within_ns(rank.rank, &Activity::exposed, {begin_ns, begin_ns + latest_ns});
+      const Interval before{begin_ns, begin_ns + latest_ns};
+      const std::int64_t exposed_ns = activities.within_ns(rank.rank, &Activity::exposed, before);
+      bucket.ready_at_best_ns = latest_ns - exposed_ns;
+      bucket.hidden_before_ns =
+          activities.within_ns(rank.rank, &Activity::communication, before) - exposed_ns;
     }
   }
+  measure_compute_left(rank, activities, buckets);
   return buckets;
 }
 
 struct BucketSeries {
   Collective collective = Collective::kNone;
   std::int64_t bytes = 0;
-  Series ready, ready_at_best, launched, started, ended, exposed, exposed_share, transfer;
+  Series ready, ready_at_best, hidden_before, launched, started, ended, exposed, exposed_share,
+      transfer, compute_left;
   std::array<std::size_t, 4> reasons{};  // times each WaitedFor was it
 };
 
@@ -203,6 +238,7 @@ struct BucketSeries {
 struct BucketInStep {
   BucketOnRank latest;
   std::int64_t shortest_ns = 0;
+  std::int64_t compute_left_ns = -1;
   std::int64_t exposed_sum_ns = 0;
   double exposed_share_sum_ns = 0.0;
   double ranks = 0.0;
@@ -217,10 +253,14 @@ void add_step(const Step& step,
       BucketInStep& sum = all[id];
       sum.shortest_ns =
           sum.ranks == 0.0 ? bucket.duration_ns : std::min(sum.shortest_ns, bucket.duration_ns);
+      sum.compute_left_ns = earlier(sum.compute_left_ns, bucket.compute_left_ns);
       sum.latest.collective = bucket.collective;
       sum.latest.bytes = std::max(sum.latest.bytes, bucket.bytes);
       sum.latest.ready_ns = std::max(sum.latest.ready_ns, bucket.ready_ns);
-      sum.latest.ready_at_best_ns = std::max(sum.latest.ready_at_best_ns, bucket.ready_at_best_ns);
+      if (bucket.ready_at_best_ns >= sum.latest.ready_at_best_ns) {
+        sum.latest.ready_at_best_ns = bucket.ready_at_best_ns;
+        sum.latest.hidden_before_ns = bucket.hidden_before_ns;
+      }
       sum.latest.launched_ns = std::max(sum.latest.launched_ns, bucket.launched_ns);
       sum.latest.started_ns = std::max(sum.latest.started_ns, bucket.started_ns);
       sum.latest.ended_ns = std::max(sum.latest.ended_ns, bucket.ended_ns);
@@ -238,6 +278,7 @@ void add_step(const Step& step,
       bucket.ready.push_back(static_cast<double>(sum.latest.ready_ns));
     }
     bucket.ready_at_best.push_back(static_cast<double>(sum.latest.ready_at_best_ns));
+    bucket.hidden_before.push_back(static_cast<double>(sum.latest.hidden_before_ns));
     bucket.launched.push_back(static_cast<double>(sum.latest.launched_ns));
     bucket.started.push_back(static_cast<double>(sum.latest.started_ns));
     bucket.ended.push_back(static_cast<double>(sum.latest.ended_ns));
@@ -246,6 +287,9 @@ void add_step(const Step& step,
     bucket.exposed_share.push_back(sum.exposed_share_sum_ns /
                                    static_cast<double>(step.ranks.size()));
     bucket.transfer.push_back(static_cast<double>(sum.shortest_ns));
+    if (sum.compute_left_ns >= 0) {
+      bucket.compute_left.push_back(static_cast<double>(sum.compute_left_ns));
+    }
   }
 }
 
@@ -273,11 +317,15 @@ Buckets summarize_buckets(const std::vector<Step>& steps, const Activities& acti
     bucket.exposed_share.resize(steps.size(), 0.0);
     summary.exposed_share = median_of(bucket.exposed_share);
     summary.transfer = median_of(bucket.transfer);
+    if (!bucket.compute_left.empty()) {
+      summary.compute_left = median_of(bucket.compute_left);
+    }
     const auto* const most = std::max_element(bucket.reasons.begin() + 1, bucket.reasons.end());
     summary.waited_for =
         *most == 0 ? WaitedFor::kUnknown : static_cast<WaitedFor>(most - bucket.reasons.begin());
     buckets.summaries.push_back(summary);
     buckets.ready_at_best.push_back(median_of(bucket.ready_at_best));
+    buckets.hidden_before.push_back(median_of(bucket.hidden_before));
   }
   return buckets;
 }

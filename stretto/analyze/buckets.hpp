@@ -15,6 +15,8 @@ struct Buckets {
   /// The least that `ready` of each could be: without the exposed communication before it, which
   /// another schedule might hide. The step's begin where a trace does not say when it was ready.
   std::vector<Seconds> ready_at_best;
+  /// Of that time, how long communication ran beside compute.
+  std::vector<Seconds> hidden_before;
 };
 
 [[nodiscard]] Buckets summarize_buckets(const std::vector<Step>& steps,

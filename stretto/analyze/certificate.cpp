@@ -102,8 +102,8 @@ ExchangeCosts costs_of(const FittedExchange& fitted, int ranks) {
   return costs;
 }
 
-StepProfile planning_profile_of_trace(const Timeline& timeline, int pieces) {
-  return cut(step_profile_of_trace(timeline), std::max(1, pieces)).profile;
+StepProfile planning_profile_of_trace(const Timeline& timeline, double slowdown, int pieces) {
+  return cut(step_profile_of_trace(timeline, slowdown), std::max(1, pieces)).profile;
 }
 
 std::optional<Certificate> certify(const Timeline& timeline,
@@ -133,7 +133,7 @@ std::optional<Certificate> certify(const Timeline& timeline,
   certificate.assumptions =
       "the best buckets are a model: gradients of a bucket taken as 8 equal tensors that become "
       "ready evenly between the bucket before and its own time, the first bucket kept whole; one "
-      "stream, the optimizer after the last exchange";
+      "stream, the optimizer after the last exchange, compute as long as it was recorded";
   return certificate;
 }
 

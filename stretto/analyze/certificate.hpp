@@ -36,7 +36,9 @@ struct Certificate {
 /// its own. Where in that time they really do, a trace does not say; assumptions says what was
 /// taken.
 /// @throws Error as step_profile_of_trace().
-[[nodiscard]] StepProfile planning_profile_of_trace(const Timeline& timeline, int pieces = 8);
+[[nodiscard]] StepProfile planning_profile_of_trace(const Timeline& timeline,
+                                                    double slowdown = 1.0,
+                                                    int pieces = 8);
 
 /// Absent where the recording does not say enough, or costs a step much longer than it was: no
 /// marked steps, no costs, no all_reduce of known size, or gradients that travel in another way. Of

@@ -116,28 +116,36 @@ void look_at_streams(Case& of) {
   }
 }
 
-void look_at_slowdown(Case& of) {
-  if (!of.all.slowdown || of.all.slowdown->factor < kSlowed) {
-    return;
-  }
+bool is_slowed(const Slowdown& slowdown, const std::vector<DeviceTotals>& devices) {
   double compute = 0.0;
-  for (const DeviceTotals& device : of.all.devices) {
+  for (const DeviceTotals& device : devices) {
     compute += static_cast<double>(device.compute_ns) / 1e9;
   }
-  compute /= static_cast<double>(std::max<std::size_t>(1, of.all.devices.size()));
-  if (of.all.slowdown->extra.count() < kSlowedMuch * compute) {
+  compute /= static_cast<double>(std::max<std::size_t>(1, devices.size()));
+  return slowdown.factor >= kSlowed && slowdown.extra.count() >= kSlowedMuch * compute;
+}
+
+void look_at_slowdown(Case& of) {
+  if (!of.all.slowdown || !is_slowed(*of.all.slowdown, of.all.devices)) {
     return;
   }
+  const std::string without =
+      of.all.slowdown->compute_without
+          ? fmt::format("; the step's compute of {} would be about {} without",
+                        format(of.all.summary->compute),
+                        format(*of.all.slowdown->compute_without))
+          : std::string();
   of.say({"slowed_compute",
           Weight::kCause,
           "Compute runs slower beside communication: hiding it is not free",
           fmt::format("{} {} {:.2f} times as long beside it ({} at the same position of the step); "
-                      "{} in all per device",
+                      "{} in all per device{}",
                       of.all.slowdown->kernels,
                       of.all.slowdown->kernels == 1 ? "kernel takes" : "kernels take",
                       of.all.slowdown->factor,
                       of.all.slowdown->same_position,
-                      format(of.all.slowdown->extra)),
+                      format(of.all.slowdown->extra),
+                      without),
           fmt::format("factor above {:.2f}, and {} of the compute", kSlowed, percent(kSlowedMuch)),
           "Fewer SMs for communication (NCCL_MAX_NCHANNELS / NCCL_MAX_CTAS), or fewer bytes"});
 }

@@ -2,6 +2,7 @@
 #include "stretto/analyze/explain.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <set>
@@ -136,6 +137,12 @@ Explanation explain(const Timeline& timeline, const AnalyzeOptions& options) {
       explanation.steps_marked = false;
     }
   }
+  if (explanation.summary && explanation.slowdown &&
+      detail::is_slowed(*explanation.slowdown, explanation.devices)) {
+    const Summary& s = *explanation.summary;
+    explanation.slowdown->compute_without =
+        s.compute - (1.0 - 1.0 / explanation.slowdown->factor) * (s.communication - s.exposed);
+  }
   explanation.certificate = certificate_of(timeline, explanation, options);
   if (explanation.certificate) {
     // The one bound that holds for any buckets, and not for the recorded ones kept whole.
@@ -147,25 +154,44 @@ Explanation explain(const Timeline& timeline, const AnalyzeOptions& options) {
   return explanation;
 }
 
-StepProfile step_profile_of_trace(const Timeline& timeline) {
+StepProfile step_profile_of_trace(const Timeline& timeline, double slowdown) {
+  if (!(slowdown >= 1.0) || !std::isfinite(slowdown)) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {"compute is not quicker beside communication",
+                 "slowdown",
+                 std::to_string(slowdown),
+                 "a factor of 1 or more",
+                 {}});
+  }
   AnalyzeOptions options;
   const Summary summary = analyze(timeline, options);
   const detail::Activities activities(timeline);
-  const std::vector<Seconds> ready_at_best =
-      detail::summarize_buckets(detail::whole_steps(timeline, activities), activities)
-          .ready_at_best;
+  const detail::Buckets recorded =
+      detail::summarize_buckets(detail::whole_steps(timeline, activities), activities);
+  // Of compute beside communication, what it took longer.
+  const double lost = 1.0 - 1.0 / slowdown;
+  const Seconds compute =
+      summary.step - summary.exposed - lost * (summary.communication - summary.exposed);
   StepProfile profile;
   profile.model = timeline.source;
   profile.basis = Basis::kMeasured;
   profile.assumptions = "from a trace: median of " + std::to_string(summary.steps) +
                         " steps; its collectives stand for the gradients they carried, as fp32";
-  profile.beside_communication = summary.exposed < summary.communication;
+  profile.beside_communication = slowdown == 1.0 && summary.exposed < summary.communication;
+  profile.compute_slowdown = slowdown;
+  if (slowdown != 1.0) {
+    profile.assumptions +=
+        "; compute beside communication is taken to have been slowed by the measured factor, and "
+        "times are without it";
+  }
   for (std::size_t i = 0; i < summary.buckets.size(); ++i) {
     const BucketSummary& bucket = summary.buckets[i];
     if (is_gradient_exchange(bucket)) {
       const std::int64_t elements = (bucket.bytes.count() + 3) / 4;
-      profile.tensors.push_back(
-          {"bucket " + std::to_string(bucket.bucket), DType::kF32, {elements}, ready_at_best[i]});
+      profile.tensors.push_back({"bucket " + std::to_string(bucket.bucket),
+                                 DType::kF32,
+                                 {elements},
+                                 recorded.ready_at_best[i] - lost * recorded.hidden_before[i]});
     }
   }
   if (profile.tensors.empty()) {
@@ -182,9 +208,9 @@ StepProfile step_profile_of_trace(const Timeline& timeline) {
       profile.tensors.begin(),
       profile.tensors.end(),
       [](const ProfileTensor& a, const ProfileTensor& b) { return a.ready < b.ready; });
-  profile.forward_end = std::min(profile.tensors.front().ready, summary.step - summary.exposed);
+  profile.forward_end = std::min(profile.tensors.front().ready, compute);
   profile.backward_end = profile.tensors.back().ready;
-  profile.compute_end = std::max(profile.backward_end, summary.step - summary.exposed);
+  profile.compute_end = std::max(profile.backward_end, compute);
   return profile;
 }
 

@@ -40,6 +40,13 @@ struct Slowdown {
   /// communication at some positions and alone at others.
   std::size_t same_position = 0;
   Seconds extra{};  ///< What the slowed kernels took longer, per device and recording.
+  /// Of the step's compute, what would be left without it: all compute beside communication is
+  /// taken to have been as slow as these kernels. Absent without steps, and where it is too little
+  /// to tell from chance (the rule of the diagnosis `slowed_compute`).
+  std::optional<Seconds> compute_without;
+
+  /// For step_profile_of_trace(): `factor` where it is more than chance, else 1.
+  [[nodiscard]] double believed() const noexcept { return compute_without ? factor : 1.0; }
 };
 
 /// Everything that can be said of a Timeline of any origin.
@@ -73,7 +80,12 @@ struct Explanation {
 /// The step of a trace as input of a planner: its gradient exchanges (all_reduce, reduce_scatter)
 /// of known size as tensors `bucket N`, ready as measured; compute_end = the step without exposed
 /// communication.
-/// @throws Error kInvalidArgument without steps or without such exchanges.
-[[nodiscard]] StepProfile step_profile_of_trace(const Timeline& timeline);
+///
+/// `slowdown`: how many times as long compute took while communication ran beside it
+/// (Slowdown::believed()). With 1 the times are as recorded; else that part of them is divided by
+/// it, the profile is not beside_communication, and what plans with it says so to the simulator
+/// (ExchangeCosts::compute_slowdown).
+/// @throws Error kInvalidArgument without steps or without such exchanges, or a slowdown below 1.
+[[nodiscard]] StepProfile step_profile_of_trace(const Timeline& timeline, double slowdown = 1.0);
 
 }  // namespace stretto

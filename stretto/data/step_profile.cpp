@@ -77,17 +77,21 @@ std::string to_json(const StepProfile& profile) {
                                    {"shape", tensor.shape},
                                    {"ready_s", tensor.ready.count()}});
   }
-  return detail::write_json(ordered_json{{"schema", "stretto.step_profile/1"},
-                                         {"model", profile.model},
-                                         {"batch", profile.batch},
-                                         {"basis", to_string(profile.basis)},
-                                         {"assumptions", profile.assumptions},
-                                         {"beside_communication", profile.beside_communication},
-                                         {"forward_end_s", profile.forward_end.count()},
-                                         {"backward_end_s", profile.backward_end.count()},
-                                         {"compute_end_s", profile.compute_end.count()},
-                                         {"forward", std::move(forward)},
-                                         {"tensors", std::move(tensors)}});
+  ordered_json document = {{"schema", "stretto.step_profile/1"},
+                           {"model", profile.model},
+                           {"batch", profile.batch},
+                           {"basis", to_string(profile.basis)},
+                           {"assumptions", profile.assumptions},
+                           {"beside_communication", profile.beside_communication}};
+  if (profile.compute_slowdown != 1.0) {
+    document["compute_slowdown"] = profile.compute_slowdown;
+  }
+  document["forward_end_s"] = profile.forward_end.count();
+  document["backward_end_s"] = profile.backward_end.count();
+  document["compute_end_s"] = profile.compute_end.count();
+  document["forward"] = std::move(forward);
+  document["tensors"] = std::move(tensors);
+  return detail::write_json(document);
 }
 
 StepProfile step_profile_from_json(std::string_view text, std::string_view where) {
@@ -100,6 +104,7 @@ StepProfile step_profile_from_json(std::string_view text, std::string_view where
                    "basis",
                    "assumptions",
                    "beside_communication",
+                   "compute_slowdown",
                    "forward_end_s",
                    "backward_end_s",
                    "compute_end_s",
@@ -112,6 +117,16 @@ StepProfile step_profile_from_json(std::string_view text, std::string_view where
   profile.basis = basis.located([&] { return basis_from_string(basis.text()); });
   profile.assumptions = root.at("assumptions").text();
   profile.beside_communication = root.at("beside_communication").boolean();
+  if (const auto slowdown = root.find("compute_slowdown")) {
+    profile.compute_slowdown = slowdown->number();
+    if (!(profile.compute_slowdown >= 1.0)) {
+      slowdown->fail({"compute is not quicker beside communication",
+                      "",
+                      std::to_string(profile.compute_slowdown),
+                      "a factor of 1 or more",
+                      ""});
+    }
+  }
   profile.forward_end = root.at("forward_end_s").seconds();
   profile.backward_end =
       read_time_after(root.at("backward_end_s"), profile.forward_end, "forward_end_s");

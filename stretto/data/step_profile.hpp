@@ -36,6 +36,10 @@ struct StepProfile {
   Basis basis = Basis::kAssumed;
   std::string assumptions;            ///< For people: device rate, ratio of backward to forward...
   bool beside_communication = false;  ///< Times were taken while communication ran.
+  /// How many times as long compute took while communication ran beside it, where that was
+  /// measured; 1: it was not. Of a profile that is not beside_communication the times are without
+  /// it.
+  double compute_slowdown = 1.0;
   std::vector<LayerTime> forward;
   Seconds forward_end{};               ///< Backward starts here.
   Seconds backward_end{};              ///< The last gradient is ready at or before this.

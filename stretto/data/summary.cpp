@@ -118,6 +118,7 @@ std::string to_json(const Summary& summary) {
                                    {"exposed_s", bucket.exposed.count()},
                                    {"exposed_share_s", bucket.exposed_share.count()},
                                    {"transfer_s", bucket.transfer.count()},
+                                   {"compute_left_s", optional_json(bucket.compute_left)},
                                    {"waited_for", to_string(bucket.waited_for)}});
   }
   ordered_json per_rank = ordered_json::array();
@@ -185,6 +186,7 @@ Summary summary_from_json(std::string_view text, std::string_view where) {
     bucket.started = read_optional_seconds(json, "started_s").value_or(bucket.launched);
     bucket.transfer = read_optional_seconds(json, "transfer_s")
                           .value_or(std::max(Seconds(0), bucket.ended - bucket.started));
+    bucket.compute_left = read_optional_seconds(json, "compute_left_s");
     if (const auto name = json.find("collective")) {
       bucket.collective = read_name<Collective>(*name, Collective::kSendRecv);
     }

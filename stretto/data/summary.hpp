@@ -40,6 +40,11 @@ struct BucketSummary {
   /// The shortest over ranks: the time on the wire without waiting for ranks that come late. With
   /// one rank recorded it holds that waiting too.
   Seconds transfer{};
+  /// Of a gradient exchange (all_reduce, reduce_scatter): the compute of the step between its
+  /// `ready` (where absent, `launched`) and that of the last such bucket, least over ranks. What
+  /// takes longer on the wire than this cannot be hidden in this iteration; the last bucket has
+  /// none. Absent for other collectives: what needs their result is in no recording.
+  std::optional<Seconds> compute_left;
   WaitedFor waited_for = WaitedFor::kUnknown;
 };
 

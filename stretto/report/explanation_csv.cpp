@@ -127,7 +127,8 @@ std::string csv_table(const Explanation& explanation,
       break;
     case Per::kBucket:
       text =
-          "bucket,collective,bytes,ready_s,launched_s,started_s,ended_s,transfer_s,exposed_s,"
+          "bucket,collective,bytes,ready_s,launched_s,started_s,ended_s,transfer_s,compute_left_s,"
+          "exposed_s,"
           "exposed_share_s,waited_for\r\n";
       if (explanation.summary) {
         for (const BucketSummary& b : explanation.summary->buckets) {
@@ -140,6 +141,7 @@ std::string csv_table(const Explanation& explanation,
                b.started,
                b.ended,
                b.transfer,
+               b.compute_left,
                b.exposed,
                b.exposed_share,
                to_string(b.waited_for));

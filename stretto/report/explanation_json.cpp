@@ -129,7 +129,11 @@ std::string to_json(const Explanation& explanation) {
     slowdown = {{"factor", explanation.slowdown->factor},
                 {"kernels", explanation.slowdown->kernels},
                 {"same_position", explanation.slowdown->same_position},
-                {"extra_s", explanation.slowdown->extra.count()}};
+                {"extra_s", explanation.slowdown->extra.count()},
+                {"compute_without_s",
+                 explanation.slowdown->compute_without
+                     ? ordered_json(explanation.slowdown->compute_without->count())
+                     : ordered_json()}};
   }
   ordered_json certificate;
   if (explanation.certificate) {

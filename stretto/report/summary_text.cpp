@@ -122,13 +122,14 @@ std::string bucket_table(const Summary& summary, BucketRows which) {
   }
   std::vector<std::vector<std::string>> rows = {
       {"bucket", "what", "size", "ready", "launched", "started", "ended"}};
-  const auto add_rest = [&](std::string wire, std::vector<std::string> rest) {
+  const auto add_rest = [&](std::string wire, std::string left, std::vector<std::string> rest) {
     if (which == BucketRows::kAll) {
       rows.back().push_back(std::move(wire));
+      rows.back().push_back(std::move(left));
     }
     rows.back().insert(rows.back().end(), rest.begin(), rest.end());
   };
-  add_rest("on the wire", {"exposed", "share", "began after"});
+  add_rest("on the wire", "compute left", {"exposed", "share", "began after"});
   for (const BucketSummary& bucket : buckets) {
     rows.push_back({std::to_string(bucket.bucket),
                     std::string(to_string(bucket.collective)),
@@ -138,6 +139,7 @@ std::string bucket_table(const Summary& summary, BucketRows which) {
                     format(bucket.started),
                     format(bucket.ended)});
     add_rest(format(bucket.transfer),
+             time(bucket.compute_left, "n/a"),
              {format(bucket.exposed),
               percent(summary.exposed_ratio(bucket), "n/a"),
               std::string(detail::words_of(bucket.waited_for))});

@@ -13,6 +13,7 @@
 
 #include "analyze/timeline_builder.hpp"
 #include "stretto/base/error.hpp"
+#include "stretto/plan/fixed_plans.hpp"
 #include "stretto/report/explanation.hpp"
 #include "stretto/trace/trace.hpp"
 #include "trace/trace_text.hpp"
@@ -115,6 +116,9 @@ TEST(Explain, BucketsOfAKnownStep) {
   EXPECT_NEAR(s.buckets[0].ended.count(), 700 * kUs, 1e-12);
   EXPECT_NEAR(s.buckets[0].exposed.count(), 100 * kUs, 1e-12);
   EXPECT_EQ(s.buckets[0].waited_for, WaitedFor::kLaunch);
+  // 380 on the wire, 300 of compute until the last gradients: 80 could not be hidden.
+  EXPECT_NEAR(s.buckets[0].compute_left.value().count(), 300 * kUs, 1e-12);
+  EXPECT_NEAR(s.buckets[1].compute_left.value().count(), 0.0, 1e-12);
   EXPECT_NEAR(s.buckets[1].ready.value().count(), 600 * kUs, 1e-12);
   EXPECT_NEAR(s.buckets[1].started.count(), 700 * kUs, 1e-12);
   EXPECT_NEAR(s.buckets[1].exposed.count(), 200 * kUs, 1e-12);
@@ -494,6 +498,32 @@ TEST(Diagnoses, ComputeThatRunsSlowerBesideCommunication) {
 
 /// The second gemm of a step is another layer's and takes 120 us whatever runs beside it, which is
 /// always communication; the first takes 100 alone and 105 beside it.
+TEST(Diagnoses, WhatComputeWouldBeWithoutItsSlowdown) {
+  const std::string shape = R"(, "grid": [64, 1, 1], "block": [256, 1, 1])";
+  const auto slowdown = [&](std::int64_t beside) {
+    KinetoText trace;
+    for (int i = 0; i < 6; ++i) {
+      const std::int64_t at = 1000 * (i + 1);
+      trace.annotation("ProfilerStep#" + std::to_string(i), at, 990);
+      for (int id = 3 * i; id < 3 * i + 3; ++id) {
+        trace.launch(at + 1 + id % 3, 1, 1, id + 1);
+      }
+      trace.kernel("gemm", at + 10, 100, 7, 3 * i + 1, shape);
+      trace.kernel("gemm", at + 500, beside, 7, 3 * i + 2, shape);
+      trace.kernel(kAllReduce, at + 450, 400, 20, 3 * i + 3);
+    }
+    return explain(read_trace_text(trace.text(), "t.json").timeline).slowdown;
+  };
+  const auto slowed = slowdown(150);
+  ASSERT_TRUE(slowed);
+  EXPECT_DOUBLE_EQ(slowed->believed(), 1.5);
+  EXPECT_NEAR(slowed->compute_without.value().count(), 200 * kUs, 1e-12);
+  const auto chance = slowdown(104);
+  ASSERT_TRUE(chance);
+  EXPECT_FALSE(chance->compute_without);
+  EXPECT_EQ(chance->believed(), 1.0);
+}
+
 TEST(Diagnoses, KernelsAreComparedAtTheSamePositionOfTheStep) {
   const auto measured = [](int steps, bool whole) {
     KinetoText trace;
@@ -806,6 +836,34 @@ TEST(TraceProfile, BucketsStandForGradients) {
   EXPECT_EQ(profile.tensors[0].bytes(), Bytes(4'000'000));
   EXPECT_NEAR(profile.tensors[1].ready.count(), 600 * kUs, 1e-12);
   EXPECT_NEAR(profile.compute_end.count(), 700 * kUs, 1e-12);
+}
+
+TEST(TraceProfile, WithoutTheSlowdownOfCommunication) {
+  // In ddp() compute runs beside communication from 320 to 600: 280, of which a slow-down of 1.4
+  // made 80.
+  const Trace trace = read_trace_text(ddp(0, 0).text(), "rank0.json");
+  const StepProfile profile = step_profile_of_trace(trace.timeline, 1.4);
+  EXPECT_FALSE(profile.beside_communication);
+  EXPECT_EQ(profile.compute_slowdown, 1.4);
+  EXPECT_NEAR(profile.tensors[0].ready.count(), 300 * kUs, 1e-12) << "before any communication";
+  EXPECT_NEAR(profile.tensors[1].ready.count(), 520 * kUs, 1e-12);
+  EXPECT_NEAR(profile.compute_end.count(), 620 * kUs, 1e-12);
+  // The simulator puts it back: the recorded step again.
+  ExchangeCosts costs;
+  costs.all_reduce =
+      ExchangeTime(std::vector<CostLine>{{Seconds(40 * kUs), 80 * kUs / 1e6, Algorithm::kAuto}});
+  costs.ranks = 2;
+  costs.compute_slowdown = profile.compute_slowdown;
+  SimulateOptions options;
+  options.optimizer_per_bucket = false;
+  Plan recorded;
+  recorded.tensors = tensors_of(profile);
+  recorded.buckets = {{DType::kF32, 0, 1'000'000, 0, Algorithm::kAuto},
+                      {DType::kF32, 1'000'000, 1'500'000, 0, Algorithm::kAuto}};
+  const Seconds step = simulate(profile, costs, recorded, options).step;
+  // Bucket 0 takes 360 from 300 on, bucket 1 200 after it, the optimizer 100.
+  EXPECT_NEAR(step.count(), 960 * kUs, 1e-9);
+  EXPECT_THROW((void)step_profile_of_trace(trace.timeline, 0.9), Error);
 }
 
 TEST(TraceProfile, WithoutSizesItSaysSo) {

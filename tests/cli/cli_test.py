@@ -775,6 +775,77 @@ class Plan(CliTest):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("achieved", done.stdout)
 
+    def test_what_nccl_tests_measured_is_a_machine(self):
+        def result(size, time_us):
+            bandwidth = {"alg_bw": size / time_us / 1e3, "bus_bw": 1.75 * size / time_us / 1e3}
+            return {"size": size, "count": size // 4, "type": "float", "redop": "sum", "root": "-1",
+                    "out_of_place": {"time": time_us, **bandwidth, "nwrong": 0}, "in_place": None}  # fmt: skip
+
+        document = {
+            "version": 3, "start_time": "2026-03-01 10:00:00", "args": ["./all_reduce_perf", "-J", "out.json"],
+            "env": [], "nccl_version": 22809, "config": {"nthreads": 1, "ngpus": 8, "devices": [{"rank": 0}]},
+            "results": [result(size, 50 + size / 100e3) for size in (1 << 16, 1 << 20, 1 << 24, 1 << 28)],
+        }  # fmt: skip
+        path = self.directory / "out.json"
+        path.write_text(json.dumps(document))
+        planned = self.plan("bert_large", "--machine", path)
+        self.assertEqual(planned["ranks"], 8)
+        self.assertIn("all_reduce_perf", planned["machine"])
+        # 100 GB/s of algorithm bandwidth, 50 us: the same machine by hand, but for interpolation between sizes.
+        other = self.plan("bert_large", "--machine", "8@175GB/s,3.571429us", "--algorithm", "ring")
+        self.assertAlmostEqual(planned["predicted_step_s"], other["predicted_step_s"], delta=1e-4)
+        document["config"]["ngpus"] = 1
+        path.write_text(json.dumps(document))
+        error = self.error(stretto("plan", "bert_large", "--machine", path, "--json"), 2)
+        self.assertIn("out.json", error["where"])
+        self.assertIn("1 rank", error["found"])
+
+    def test_compute_that_communication_slowed(self):
+        """A gemm of 100 us takes 150 beside an all_reduce."""
+        events = []
+        for step in range(6):
+            at = 10_000 + 1000 * step
+            for i, (name, begin, length, stream, more) in enumerate((
+                ("gemm", 10, 100, 7, {"grid": [64, 1, 1], "block": [256, 1, 1]}),
+                ("gemm", 500, 150, 7, {"grid": [64, 1, 1], "block": [256, 1, 1]}),
+                ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 450, 150 + 50 * (step % 2), 20,
+                 {"Collective name": "allreduce", "In msg nelems": 200_000 * (1 + step % 2), "dtype": "Float",
+                  "Out msg nelems": 200_000 * (1 + step % 2), "Group size": 1}),
+            )):  # fmt: skip
+                correlation = {"correlation": 3 * step + i + 1}
+                events.append({"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 9, "tid": 9,
+                               "ts": at + 1 + i, "dur": 1, "args": correlation})  # fmt: skip
+                events.append({"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": stream, "ts": at + begin,
+                               "dur": length, "args": {"device": 0, "stream": stream, **correlation, **more}})  # fmt: skip
+            events.append({"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{step}", "pid": 9, "tid": 9,
+                           "ts": at, "dur": 990})  # fmt: skip
+        path = self.directory / "slowed.json"
+        path.write_text(json.dumps({"traceEvents": events}))
+        slowdown = self.result(stretto("analyze", path, "--json"))["slowdown"]
+        self.assertAlmostEqual(slowdown["factor"], 1.5)
+        self.assertLess(slowdown["compute_without_s"], 250e-6)
+        done = stretto("plan", path, "--machine", "2@1GB/s,10us")
+        self.assertIn("--slowdown auto", done.stderr)
+        for factor in ("auto", "1.5"):
+            planned = self.plan(path, "--machine", "2@1GB/s,10us", "--slowdown", factor)
+            self.assertLess(planned["compute_s"], self.plan(path, "--machine", "2@1GB/s,10us")["compute_s"])
+        self.assertEqual(stretto("convert", path, "-o", "slowed.profile.json", cwd=self.directory).returncode, 0)
+        done = stretto("convert", path, "--without-slowdown", "-o", "freed.profile.json", cwd=self.directory)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        slowed, freed = (
+            json.loads((self.directory / f"{name}.profile.json").read_text()) for name in ("slowed", "freed")
+        )
+        self.assertEqual((slowed["beside_communication"], freed["beside_communication"]), (True, False))
+        self.assertEqual(freed["compute_slowdown"], 1.5)
+        self.assertLess(freed["compute_end_s"], slowed["compute_end_s"])
+        refused = stretto("convert", path, "--without-slowdown", "-o", "x.trace.json", cwd=self.directory)
+        self.assertEqual(refused.returncode, 2)
+        refused = stretto("plan", "resnet50", "--machine", "2@1GB/s,10us", "--slowdown", "auto", "--json")
+        self.assertIn("no slow-down was measured", self.error(refused, 2)["message"])
+        refused = stretto("convert", self.TRACES, "--without-slowdown", "-o", "x.profile.json", cwd=self.directory)
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("no slow-down", refused.stderr)
+
     def test_layouts_by_step_and_memory(self):
         document = self.plan("llama2_7b", "--layouts", "--machine", "dgx-a100x2", "--global-batch", 64)
         steps = [layout["step_s"] for layout in document["layouts"]]

@@ -98,6 +98,7 @@ inline StepProfile any_profile() {
   profile.basis = any_enum<Basis>(2);
   profile.assumptions = *any_name();
   profile.beside_communication = *rc::gen::arbitrary<bool>();
+  profile.compute_slowdown = 1.0 + *rc::gen::inRange(0, 8) / 8.0;
   Seconds now(*any_time_s());
   profile.forward_end = now;
   profile.forward.push_back({*any_name(), Seconds(*any_time_s())});
@@ -198,6 +199,7 @@ inline Summary any_summary() {
   bucket.exposed = time();
   bucket.exposed_share = time();
   bucket.transfer = time();
+  bucket.compute_left = maybe();
   bucket.waited_for = any_enum<WaitedFor>(4);
   summary.buckets.push_back(bucket);
   summary.per_rank.push_back({3, time(), time(), time(), time()});

@@ -12,6 +12,7 @@ export interface Bucket {
   exposed_s: number;
   exposed_share_s: number;
   transfer_s: number;
+  compute_left_s: number | null;
   waited_for: string;
 }
 

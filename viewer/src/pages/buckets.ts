@@ -67,6 +67,7 @@ function row(bucket: Bucket, state: State): (string | Node)[] {
     time(bucket.started_s),
     time(bucket.ended_s),
     time(bucket.transfer_s),
+    or(bucket.compute_left_s, time),
     time(bucket.exposed_share_s),
     h('span', { class: 'words' }, words.waited[bucket.waited_for] ?? bucket.waited_for),
   ];

@@ -7,7 +7,7 @@ import { hasModel } from '../model';
 import type { State } from '../state';
 
 const bucketKeys: (keyof Bucket)[] = [
-  'bucket', 'collective', 'bytes', 'ready_s', 'launched_s', 'started_s', 'ended_s', 'exposed_s', 'exposed_share_s', 'transfer_s', 'waited_for',
+  'bucket', 'collective', 'bytes', 'ready_s', 'launched_s', 'started_s', 'ended_s', 'exposed_s', 'exposed_share_s', 'transfer_s', 'compute_left_s', 'waited_for',
 ];
 const rankKeys: (keyof RankNumbers)[] = ['rank', 'step_s', 'compute_s', 'communication_s', 'exposed_s'];
 

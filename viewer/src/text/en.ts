@@ -120,7 +120,7 @@ export const en = {
   bucketsNone: 'This run has no buckets.',
   bucketsPicture: 'Buckets in the step',
   bucketsHelp: 'From the start of the step. The thin line is the wait between ready and begin.',
-  bucketColumns: ['bucket', 'collective', 'size', 'ready', 'queued', 'begin', 'end', 'on the wire', 'exposed', 'why it waited'],
+  bucketColumns: ['bucket', 'collective', 'size', 'ready', 'queued', 'begin', 'end', 'on the wire', 'compute left', 'exposed', 'why it waited'],
   waited: {
     unknown: 'not known',
     gradients: 'its gradients: nothing could have begun earlier',

@@ -132,7 +132,7 @@ export const zh: Texts = {
   bucketsNone: '此运行没有桶。',
   bucketsPicture: '一步之中的桶',
   bucketsHelp: '自步的开始计时。细线是从就绪到开始的等待。',
-  bucketColumns: ['桶', '集合通信', '大小', '就绪', '排队', '开始', '结束', '线上时间', '暴露', '为何等待'],
+  bucketColumns: ['桶', '集合通信', '大小', '就绪', '排队', '开始', '结束', '线上时间', '剩余计算', '暴露', '为何等待'],
   waited: {
     unknown: '未知',
     gradients: '等自己的梯度：不可能更早',
