@@ -16,6 +16,7 @@
 #include "job.hpp"
 #include "output.hpp"
 #include "report_input.hpp"
+#include "result.hpp"
 #include "stretto/base/error.hpp"
 #include "stretto/report/explanation.hpp"
 #include "stretto/report/html.hpp"
@@ -31,6 +32,7 @@ struct ReportFlags {
   std::string machine;
   std::string output;
   std::string prometheus;
+  std::string tensorboard;
   std::string language = "en";
   bool serve = false;
   int port = 0;
@@ -100,8 +102,29 @@ int serve(const ReportFlags& flags, const Context& context, const HtmlOptions& o
   return kInterrupted;
 }
 
+/// Of several runs each has a directory, as TensorBoard wants them. @return name and path of each.
+std::vector<std::pair<std::string, std::string>> tensorboard_files(const std::string& directory,
+                                                                   const Report& report) {
+  std::vector<std::pair<std::string, std::string>> files;
+  for (const ReportedRun& run : report.runs) {
+    const bool alone = report.runs.size() == 1;
+    const std::string into = alone ? directory : fmt::format("{}/run{}", directory, files.size());
+    files.emplace_back(run.name, write_tensorboard(into, run.timeline));
+  }
+  if (files.empty()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {"there is no run to plot",
+                 "--tb " + directory,
+                 "summaries and plans only",
+                 "a trace or a timeline",
+                 ""});
+  }
+  return files;
+}
+
 int run_report(ReportFlags flags, const Context& context) {
-  const bool page = flags.serve || flags.prometheus.empty() || !flags.output.empty();
+  const bool numbers = !flags.prometheus.empty() || !flags.tensorboard.empty();
+  const bool page = flags.serve || !numbers || !flags.output.empty();
   if (page && !has_viewer()) {
     (void)html_report(Report{});  // throws, and says what to do
   }
@@ -114,12 +137,19 @@ int run_report(ReportFlags flags, const Context& context) {
     return serve(flags, context, options);
   }
   const Report report = read(flags, context);
+  std::string written;
   if (!flags.prometheus.empty()) {
     replace_file(flags.prometheus, prometheus_text(report));
-    if (!page) {
-      write_stdout(fmt::format("wrote {}\n", flags.prometheus));
-      return 0;
+    written += fmt::format("wrote {}\n", flags.prometheus);
+  }
+  if (!flags.tensorboard.empty()) {
+    for (const auto& [name, path] : tensorboard_files(flags.tensorboard, report)) {
+      written += fmt::format("wrote {}: {}\n", path, name);
     }
+  }
+  if (!page) {
+    write_stdout(written);
+    return 0;
   }
   if (flags.output.empty()) {
     flags.output = "report.html";
@@ -167,9 +197,14 @@ Action add_report(CLI::App& app) {
                                     "Write the numbers as Prometheus' text there, at once whole; "
                                     "without -o no page")
                          ->type_name("FILE");
+  auto* tensorboard = app.add_option("--tb",
+                                     flags->tensorboard,
+                                     "Add the steps of every run to this TensorBoard log "
+                                     "directory; without -o no page")
+                          ->type_name("DIR");
   auto* serve = app.add_flag(
       "--serve", flags->serve, "Serve the page on 127.0.0.1 until Ctrl-C, and print its address");
-  serve->excludes(output)->excludes(prometheus);
+  serve->excludes(output)->excludes(prometheus)->excludes(tensorboard);
   app.add_option("--port", flags->port, "With --serve: this port (default: a free one)")
       ->needs(serve)
       ->check(CLI::Range(0, 65535))

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <thread>
@@ -20,6 +21,7 @@
 #include "codecs.hpp"
 #include "output.hpp"
 #include "stretto/report/report.hpp"
+#include "stretto/report/tensorboard.hpp"
 #include "version.hpp"
 
 namespace stretto::cli {
@@ -88,6 +90,15 @@ ordered_json result_document(const Provenance& provenance,
           {"files", files}};
 }
 
+std::string write_tensorboard(const std::string& directory, const Timeline& recorded) {
+  const std::string events = tensorboard_events(recorded);
+  std::error_code failed;
+  std::filesystem::create_directories(directory, failed);  // what fails here, write_file() says
+  std::string path = (std::filesystem::path(directory) / tensorboard_file_name()).string();
+  write_file(path, events);
+  return path;
+}
+
 void ArtifactOptions::add_to(CLI::App& app) {
   app.add_option("--timeline",
                  timeline,
@@ -95,6 +106,8 @@ void ArtifactOptions::add_to(CLI::App& app) {
                  "Perfetto")
       ->type_name("FILE");
   app.add_option("--save-plan", save_plan, "Write the buckets that were used")->type_name("FILE");
+  app.add_option("--tb", tensorboard, "Add the steps to this TensorBoard log directory")
+      ->type_name("DIR");
   app.add_option("--baseline",
                  baseline,
                  "--json result of a 1-rank run: scaling efficiency is then against it")
@@ -111,6 +124,9 @@ std::vector<std::string> ArtifactOptions::write(const Timeline& recorded, const 
   if (!save_plan.empty()) {
     write_file(save_plan, to_json(plan));
     files.push_back(save_plan);
+  }
+  if (!tensorboard.empty()) {
+    files.push_back(write_tensorboard(tensorboard, recorded));
   }
   return files;
 }

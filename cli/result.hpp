@@ -50,6 +50,7 @@ struct Provenance {
 struct ArtifactOptions {
   std::string timeline;
   std::string save_plan;
+  std::string tensorboard;  ///< A directory.
   std::string baseline;
 
   void add_to(CLI::App& app);
@@ -59,6 +60,10 @@ struct ArtifactOptions {
   /// @throws Error kParse if it is something else, kMismatch if it is of another model.
   [[nodiscard]] std::optional<Seconds> one_rank_step(std::string_view model) const;
 };
+
+/// Adds the recording's steps to a TensorBoard log directory, which is made if need be. @return the
+/// file's path.
+[[nodiscard]] std::string write_tensorboard(const std::string& directory, const Timeline& recorded);
 
 /// `exposed communication: 3.21 ms of a 54.2 ms step (2 ranks, emulated ...)`
 [[nodiscard]] std::string verdict(const Run& run, const Provenance& provenance);

@@ -1266,6 +1266,19 @@ class Run(CliTest):
 
 
 class Report(CliTest):
+    def test_steps_go_to_tensorboard(self):
+        logs = self.directory / "logs"
+        done = stretto("train", "-n", 2, "--data", self.data, "--steps", 3, "--tb", logs, "--json")
+        (name,) = os.listdir(logs)
+        self.assertIn("tfevents", name)
+        self.assertEqual(self.result(done)["files"], [str(logs / name)])
+        self.assertEqual((logs / name).read_bytes().count(b"stretto/step_ms"), 3)
+        done = stretto("report", Plan.TRACES, "--tb", logs)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(len(os.listdir(logs)), 2)
+        self.assertFalse((self.directory / "report.html").exists())
+        self.assertEqual(stretto("train", "-n", 2, "--data", self.data, "--steps", 2, "--tb", "/dev/null").returncode, 5)
+
     EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples" / "traces"
 
     def report(self, *arguments):
