@@ -37,6 +37,21 @@ std::string describe(const json& value) {
   }
 }
 
+/// The keys of an object, as many as are easily read.
+std::string describe_keys(const json& object) {
+  constexpr std::size_t kMost = 8;
+  std::string keys;
+  std::size_t count = 0;
+  for (const auto& member : object.items()) {
+    if (count++ == kMost) {
+      keys += "...";
+      break;
+    }
+    keys += quote(member.key()) + (count < object.size() ? ", " : "");
+  }
+  return object.empty() ? "an object without keys" : "only " + keys;
+}
+
 /// Escapes `key` as RFC 6901 asks.
 std::string child(const std::string& pointer, std::string_view key) {
   std::string path = pointer + "/";
@@ -144,7 +159,11 @@ std::optional<JsonValue> JsonValue::find(std::string_view key) const {
 JsonValue JsonValue::at(std::string_view key) const {
   const auto member = find(key);
   if (!member) {
-    fail({"key '" + std::string(key) + "' is missing", {}, {}, {}, {}});
+    fail({"key '" + std::string(key) + "' is missing",
+          {},
+          describe_keys(*json_),
+          "the key '" + std::string(key) + "'",
+          {}});
   }
   return *member;
 }

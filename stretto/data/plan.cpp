@@ -175,7 +175,7 @@ TensorSpec read_tensor(const JsonValue& json) {
 }
 
 Bucket read_bucket(const JsonValue& json) {
-  // `bytes` and `tensors` follow from the rest: written for people, not read back.
+  // `bytes` and `tensors` follow from the rest: written for people, see check_derived().
   json.allow_only({"dtype",
                    "begin_element",
                    "end_element",
@@ -200,6 +200,46 @@ Bucket read_bucket(const JsonValue& json) {
     bucket.codec = codec->located([&] { return parse_codec(codec->text()); });
   }
   return bucket;
+}
+
+/// What a bucket says of itself for people has to be true where it is said: a plan in which
+/// somebody changed `bytes`, and not the elements they follow from, would otherwise run as it was
+/// before.
+void check_derived(const JsonValue& json,
+                   const Plan& plan,
+                   const std::vector<TensorRange>& ranges,
+                   const Bucket& bucket) {
+  constexpr std::string_view kHelp =
+      "It follows from begin_element and end_element, which count: change those, or leave it out";
+  if (const auto bytes = json.find("bytes")) {
+    const std::int64_t found = bytes->integer(0, std::numeric_limits<std::int64_t>::max());
+    if (found != bucket.bytes().count()) {
+      bytes->fail({"this is not the size of the bucket's elements",
+                   {},
+                   std::to_string(found),
+                   std::to_string(bucket.bytes().count()) + ", of elements [" +
+                       std::to_string(bucket.begin) + ", " + std::to_string(bucket.end) + ") of " +
+                       std::string(to_string(bucket.dtype)),
+                   std::string(kHelp)});
+    }
+  }
+  if (const auto names = json.find("tensors")) {
+    const std::vector<JsonValue> found = names->elements();
+    for (std::size_t i = 0; i < std::max(found.size(), ranges.size()); ++i) {
+      const std::string is = i < found.size() ? quote(found[i].text()) : "no more";
+      const std::string should =
+          i < ranges.size() ? quote(plan.tensors[ranges[i].tensor].name) : "no more";
+      if (i >= found.size() || i >= ranges.size() ||
+          found[i].text() != plan.tensors[ranges[i].tensor].name) {
+        (i < found.size() ? found[i] : *names)
+            .fail({"this tensor is not what the bucket's elements are of",
+                   {},
+                   is,
+                   should,
+                   std::string(kHelp)});
+      }
+    }
+  }
 }
 
 }  // namespace
@@ -369,10 +409,15 @@ Plan plan_from_json(std::string_view text, std::string_view where) {
   for (const JsonValue& tensor : root.at("tensors").elements()) {
     plan.tensors.push_back(read_tensor(tensor));
   }
-  for (const JsonValue& bucket : root.at("buckets").elements()) {
+  const std::vector<JsonValue> buckets = root.at("buckets").elements();
+  for (const JsonValue& bucket : buckets) {
     plan.buckets.push_back(read_bucket(bucket));
   }
   plan.validate();
+  const Arenas arenas(plan.tensors);
+  for (std::size_t b = 0; b < buckets.size(); ++b) {
+    check_derived(buckets[b], plan, arenas.ranges(plan.buckets[b]), plan.buckets[b]);
+  }
   return plan;
 }
 

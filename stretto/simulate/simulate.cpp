@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "stretto/base/error.hpp"
+#include "stretto/data/plan_fit.hpp"
 #include "stretto/simulate/event_engine.hpp"
 #include "stretto/simulate/step_program.hpp"
 
@@ -83,22 +84,7 @@ void check(const StepProfile& profile,
            const Plan& plan,
            const ExchangeCosts& costs,
            const SimulateOptions& options) {
-  const auto fits = [](const ProfileTensor& tensor, const TensorSpec& spec) {
-    return tensor.name == spec.name && tensor.dtype == spec.dtype && tensor.shape == spec.shape;
-  };
-  if (!std::equal(profile.tensors.begin(),
-                  profile.tensors.end(),
-                  plan.tensors.begin(),
-                  plan.tensors.end(),
-                  fits)) {
-    throw Error(ErrorCode::kInvalidArgument,
-                {"the plan is for another model",
-                 "plan",
-                 std::to_string(plan.tensors.size()) + " tensors, " + format(plan.bytes()),
-                 "the " + std::to_string(profile.tensors.size()) + " tensors of " + profile.model +
-                     ", " + format(profile.bytes()) + ", in the order of its profile",
-                 "Make the plan from the same profile"});
-  }
+  require_fit(profile, plan);
   plan.validate();
   for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
     const CodecSpec& codec = plan.buckets[b].codec;

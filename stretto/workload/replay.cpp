@@ -12,33 +12,13 @@
 #include <fmt/format.h>
 
 #include "stretto/base/error.hpp"
+#include "stretto/data/plan_fit.hpp"
 #include "stretto/workload/emulation_check.hpp"
 #include "stretto/workload/sampled_gradients.hpp"
 #include "stretto/workload/stand_in.hpp"
 
 namespace stretto {
 namespace {
-
-void check(const StepProfile& profile, const Plan& plan) {
-  const auto fits = [](const ProfileTensor& tensor, const TensorSpec& spec) {
-    return tensor.name == spec.name && tensor.dtype == spec.dtype && tensor.shape == spec.shape;
-  };
-  if (!std::equal(profile.tensors.begin(),
-                  profile.tensors.end(),
-                  plan.tensors.begin(),
-                  plan.tensors.end(),
-                  fits)) {
-    throw Error(ErrorCode::kInvalidArgument,
-                {"the plan is for another model",
-                 "plan",
-                 fmt::format("{} tensors, {}", plan.tensors.size(), format(plan.bytes())),
-                 fmt::format("the {} tensors of {}, {}, in the order of its profile",
-                             profile.tensors.size(),
-                             profile.model,
-                             format(profile.bytes())),
-                 "Make the plan from the same profile"});
-  }
-}
 
 double time_scale(const StepProfile& profile, const ReplayOptions& options) {
   if (!options.compute) {
@@ -172,7 +152,7 @@ struct Replayer {
 ReplayResult replay(Communicator& communicator,
                     const StepProfile& profile,
                     const ReplayOptions& options) {
-  check(profile, options.plan);
+  require_fit(profile, options.plan);
   if (options.steps == 0) {
     throw Error(ErrorCode::kInvalidArgument,
                 {"there are no steps to replay", "steps", "0", "1 or more", ""});

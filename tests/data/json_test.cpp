@@ -139,6 +139,10 @@ TEST(Json, UnknownKeysNameTheNearest) {
 TEST(Json, MissingKeysAreNamed) {
   const Error error = machine_error(",\"latency_s\":5e-5", "");
   EXPECT_EQ(error.detail().message, "key 'latency_s' is missing");
+  EXPECT_EQ(error.detail().where, "m.json at /levels/0");
+  EXPECT_NE(error.detail().found.find("'bandwidth_bytes_per_s'"), std::string::npos)
+      << error.detail().found;
+  EXPECT_EQ(error.detail().expected, "the key 'latency_s'");
 }
 
 TEST(Json, AnotherNounIsSaidToBe) {

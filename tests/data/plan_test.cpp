@@ -12,6 +12,7 @@
 
 #include "data/generators.hpp"
 #include "stretto/base/error.hpp"
+#include "stretto/data/plan_fit.hpp"
 
 namespace stretto {
 namespace {
@@ -174,6 +175,58 @@ TEST(Plan, JsonIsForHandsToo) {
     EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
     EXPECT_EQ(error.detail().where, "tensor 'w'");
   }
+}
+
+TEST(Plan, WhatFollowsFromTheElementsIsCheckedWhereItIsSaid) {
+  const auto refused = [](std::string_view bucket) {
+    const std::string text = R"({"schema": "stretto.plan/1",
+      "tensors": [{"name": "w", "dtype": "f32", "shape": [6]},
+                  {"name": "b", "dtype": "f32", "shape": [2]}],
+      "buckets": [{"dtype": "f32", "begin_element": 0, "end_element": 8)" +
+                             std::string(bucket) + "}]}";
+    try {
+      (void)plan_from_json(text, "p");
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kParse);
+      return error.detail().where + ": " + error.detail().found + ", not " +
+             error.detail().expected;
+    }
+    return std::string("taken");
+  };
+  EXPECT_EQ(refused(""), "taken");
+  EXPECT_EQ(refused(R"(, "bytes": 32, "tensors": ["w", "b"])"), "taken");
+  EXPECT_EQ(refused(R"(, "bytes": 16)"),
+            "p at /buckets/0/bytes: 16, not 32, of elements [0, 8) of f32");
+  EXPECT_EQ(refused(R"(, "tensors": ["w", "c"])"), "p at /buckets/0/tensors/1: 'c', not 'b'");
+  EXPECT_EQ(refused(R"(, "tensors": ["w"])"), "p at /buckets/0/tensors: no more, not 'b'");
+  EXPECT_EQ(refused(R"(, "tensors": ["w", "b", "w"])"),
+            "p at /buckets/0/tensors/2: 'w', not no more");
+}
+
+TEST(RequireFit, NamesTheFirstTensorThatIsAnotherOne) {
+  StepProfile profile;
+  profile.model = "m";
+  profile.tensors = {{"w", DType::kF32, {6}, Seconds(1)}, {"b", DType::kF32, {2}, Seconds(2)}};
+  Plan plan;
+  plan.tensors = {{"w", DType::kF32, {6}}, {"b", DType::kF32, {2}}};
+  EXPECT_NO_THROW(require_fit(profile, plan));
+  const auto refused = [&] {
+    try {
+      require_fit(profile, plan);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+      return error.detail();
+    }
+    return ErrorDetail{};
+  };
+  plan.tensors[1].shape = {3};
+  EXPECT_EQ(refused().where, "plan, tensor 'b'");
+  EXPECT_NE(refused().found.find("[3]"), std::string::npos);
+  EXPECT_NE(refused().expected.find("[2]"), std::string::npos);
+  plan.tensors.pop_back();
+  EXPECT_EQ(refused().where, "plan, tensor 1");
+  EXPECT_NE(refused().found.find("1 tensors"), std::string::npos);
+  EXPECT_NE(refused().expected.find("the 2 tensors of m"), std::string::npos);
 }
 
 }  // namespace
