@@ -16,6 +16,7 @@ namespace stretto {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr double kPrecision = 1e-9;  // of a bisection
 
 void check_order(std::span<const ReadyBytes> gradients) {
   Seconds before{};
@@ -71,6 +72,35 @@ struct Prefixes {
   std::vector<double> ready;
   std::vector<std::int64_t> bytes;
   std::vector<std::size_t> place;  // of the j-th among all, at j - 1
+};
+
+/// Times of exchanges of neighbouring gradients. Those of a curve, a logarithm and an exponential
+/// each, are worked out once where several passes over all of them follow.
+class Times {
+ public:
+  Times(const Prefixes& prefixes, const ExchangeTime& cost, bool several_passes)
+      : prefixes_(prefixes), cost_(cost), count_(prefixes.count()) {
+    constexpr std::size_t kMostKept = 2048;  // 16 MiB
+    if (several_passes && cost.lines().empty() && count_ <= kMostKept) {
+      kept_.reserve(count_ * (count_ + 1) / 2);
+      for (std::size_t i = 0; i < count_; ++i) {
+        for (std::size_t j = i + 1; j <= count_; ++j) {
+          kept_.push_back(prefixes.time(cost, i, j));
+        }
+      }
+    }
+  }
+  /// Of gradients (i, j], i < j.
+  [[nodiscard]] double operator()(std::size_t i, std::size_t j) const {
+    return kept_.empty() ? prefixes_.time(cost_, i, j)
+                         : kept_[i * (2 * count_ - i + 1) / 2 + (j - i - 1)];
+  }
+
+ private:
+  const Prefixes& prefixes_;
+  const ExchangeTime& cost_;
+  std::size_t count_;
+  std::vector<double> kept_;
 };
 
 /// E and the i of each minimum, of one more bucket after `before` (the E that went before).
@@ -138,7 +168,10 @@ class LineScan {
 };
 
 /// Appends bucket after bucket as long as `row` says so, and what `before` may grow to.
-Row scan(const Prefixes& prefixes, const ExchangeTime& cost, const std::vector<double>* before) {
+Row scan(const Prefixes& prefixes,
+         const ExchangeTime& cost,
+         const Times& times,
+         const std::vector<double>* before) {
   const std::size_t count = prefixes.count();
   Row row;
   row.end.assign(count + 1, kNever);
@@ -160,7 +193,7 @@ Row scan(const Prefixes& prefixes, const ExchangeTime& cost, const std::vector<d
     if (scans.empty()) {
       for (std::size_t i = j; i-- > 0;) {
         const double start = std::max(ends[i], prefixes.ready[j]);
-        const double end = start + prefixes.time(cost, i, j);
+        const double end = start + times(i, j);
         if (end < row.end[j]) {
           row.end[j] = end;
           row.from[j] = static_cast<std::uint32_t>(i);
@@ -173,6 +206,108 @@ Row scan(const Prefixes& prefixes, const ExchangeTime& cost, const std::vector<d
   }
   return row;
 }
+
+/// When, at the latest, the stream may be free after the first i gradients for the rest to be
+/// exchanged and updated by a given end. With S the bytes and D_i that end less the update of all
+/// that comes after i:
+///
+///   latest[i] = max over j > i of  min(latest[j], D_i) - T(S_j - S_i),  where that is >= r_j
+///
+/// latest does not fall. So of the j with latest[j] >= D_i only the first counts, and it moves
+/// towards the front with i; the others, of one line, are in the order of latest[j] - beta S_j, and
+/// what begins too early for r_j does so for every smaller i: a heap per line, O(L log L). Of a
+/// curve all are looked at.
+class LatestStarts {
+ public:
+  LatestStarts(const Prefixes& prefixes,
+               const ExchangeTime& cost,
+               const Times& times,
+               double update_s_per_byte)
+      : prefixes_(prefixes),
+        cost_(cost),
+        times_(times),
+        update_s_per_byte_(update_s_per_byte),
+        latest_(prefixes.count() + 1),
+        next_(prefixes.count() + 1),
+        heaps_(cost.lines().size()) {}
+
+  [[nodiscard]] bool possible(double end) {
+    const std::size_t count = prefixes_.count();
+    latest_[count] = kNever;
+    free_ = count;
+    for (std::vector<Keyed>& heap : heaps_) {
+      heap.clear();
+    }
+    const auto total = static_cast<double>(prefixes_.bytes.back());
+    for (std::size_t i = count; i-- > 0;) {
+      const double done =
+          end - update_s_per_byte_ * (total - static_cast<double>(prefixes_.bytes[i]));
+      while (free_ > i + 1 && latest_[free_ - 1] >= done) {
+        --free_;
+      }
+      latest_[i] = -kNever;
+      take(i, free_, done - times_(i, free_));
+      if (heaps_.empty()) {
+        for (std::size_t j = i + 1; j < free_; ++j) {
+          take(i, j, latest_[j] - times_(i, j));
+        }
+      }
+      for (std::size_t l = 0; l < heaps_.size(); ++l) {
+        take_best_of(heaps_[l], cost_.lines()[l], i);
+      }
+      if (latest_[i] == -kNever) {
+        return false;
+      }
+    }
+    return latest_[0] >= 0.0;
+  }
+
+  /// Of the last end that was possible: the j's of its buckets.
+  [[nodiscard]] std::vector<std::size_t> cut() const {
+    std::vector<std::size_t> js;
+    for (std::size_t i = 0; i < prefixes_.count(); i = next_[i]) {
+      js.push_back(next_[i]);
+    }
+    return js;
+  }
+
+ private:
+  using Keyed = std::pair<double, std::size_t>;
+
+  void take(std::size_t i, std::size_t j, double start) {
+    if (start >= prefixes_.ready[j] && start > latest_[i]) {
+      latest_[i] = start;
+      next_[i] = j;
+    }
+  }
+  void take_best_of(std::vector<Keyed>& heap, const CostLine& line, std::size_t i) {
+    if (i + 1 < free_) {
+      const double sent = line.seconds_per_byte * static_cast<double>(prefixes_.bytes[i + 1]);
+      heap.emplace_back(latest_[i + 1] - sent, i + 1);
+      std::push_heap(heap.begin(), heap.end());
+    }
+    while (!heap.empty()) {
+      const std::size_t j = heap.front().second;
+      const double start =
+          latest_[j] - line(Bytes(prefixes_.bytes[j] - prefixes_.bytes[i])).count();
+      if (j < free_ && start >= prefixes_.ready[j]) {
+        take(i, j, start);
+        return;
+      }
+      std::pop_heap(heap.begin(), heap.end());
+      heap.pop_back();
+    }
+  }
+
+  const Prefixes& prefixes_;
+  const ExchangeTime& cost_;
+  const Times& times_;
+  double update_s_per_byte_;
+  std::vector<double> latest_;
+  std::vector<std::size_t> next_;
+  std::vector<std::vector<Keyed>> heaps_;
+  std::size_t free_ = 0;  // the first j with latest[j] >= D_i
+};
 
 }  // namespace
 
@@ -207,7 +342,7 @@ Seconds communication_end(std::span<const ReadyBytes> gradients,
 
 Bucketing earliest_buckets(std::span<const ReadyBytes> gradients, const ExchangeTime& cost) {
   const Prefixes prefixes(gradients);
-  const Row row = scan(prefixes, cost, nullptr);
+  const Row row = scan(prefixes, cost, Times(prefixes, cost, false), nullptr);
   std::vector<std::size_t> js;
   for (std::size_t j = prefixes.count(); j > 0; j = row.from[j]) {
     js.push_back(j);
@@ -220,17 +355,18 @@ Bucketing fewest_buckets(std::span<const ReadyBytes> gradients,
                          const ExchangeTime& cost,
                          Seconds deadline) {
   Bucketing earliest = earliest_buckets(gradients, cost);
-  if (earliest.communication_end > deadline) {
+  if (earliest.communication_end > deadline || earliest.ends.size() <= 1) {
     return earliest;
   }
   const Prefixes prefixes(gradients);
   const std::size_t count = prefixes.count();
+  const Times times(prefixes, cost, true);
   std::vector<Row> rows;  // [k]: with at most k + 1 buckets
   rows.reserve(earliest.ends.size());
   std::vector<double> before(count + 1, kNever);
   before[0] = 0.0;
   while (rows.size() + 1 < earliest.ends.size()) {
-    rows.push_back(scan(prefixes, cost, &before));
+    rows.push_back(scan(prefixes, cost, times, &before));
     before = rows.back().end;
     if (before[count] <= deadline.count()) {
       std::vector<std::size_t> js;
@@ -305,7 +441,6 @@ UpdatedBucketing buckets_before_update(std::span<const ReadyBytes> gradients,
                                        Seconds compute_end,
                                        double update_s_per_byte) {
   const Prefixes prefixes(gradients);
-  const std::size_t count = prefixes.count();
   const auto total = static_cast<double>(prefixes.bytes.back());
   Bucketing best = earliest_buckets(gradients, cost);
   const auto step_end = [&](const Bucketing& cut) {
@@ -327,41 +462,19 @@ UpdatedBucketing buckets_before_update(std::span<const ReadyBytes> gradients,
   double feasible = step_end(best);
   double infeasible =
       std::max(compute_end.count() + update_s_per_byte * total, best.communication_end.count());
-  // latest[i]: when the stream may at the latest be free after the first i gradients, so that all
-  // is updated by the end that is tried.
-  std::vector<double> latest(count + 1);
-  std::vector<std::size_t> next(count + 1);
-  const auto possible = [&](double end) {
-    latest[count] = kNever;
-    for (std::size_t i = count; i-- > 0;) {
-      const double updates = update_s_per_byte * (total - static_cast<double>(prefixes.bytes[i]));
-      latest[i] = -kNever;
-      for (std::size_t j = i + 1; j <= count; ++j) {
-        const double time = prefixes.time(cost, i, j);
-        if (end - updates - time < prefixes.ready[j]) {
-          break;  // with more gradients only later and longer
-        }
-        const double start = std::min(latest[j], end - updates) - time;
-        if (start >= prefixes.ready[j] && start > latest[i]) {
-          latest[i] = start;
-          next[i] = j;
-        }
-      }
-    }
-    return latest[0] >= 0.0;
-  };
+  if (feasible - infeasible <= kPrecision * feasible) {
+    return {std::move(best), Seconds(feasible)};
+  }
+  const Times times(prefixes, cost, true);
+  LatestStarts starts(prefixes, cost, times, update_s_per_byte);
   constexpr int kHalvings = 60;
-  for (int k = 0; k < kHalvings && feasible - infeasible > 1e-9 * feasible; ++k) {
+  for (int k = 0; k < kHalvings && feasible - infeasible > kPrecision * feasible; ++k) {
     const double middle = infeasible + (feasible - infeasible) / 2;
-    if (!possible(middle)) {
+    if (!starts.possible(middle)) {
       infeasible = middle;
       continue;
     }
-    std::vector<std::size_t> js;
-    for (std::size_t i = 0; i < count; i = next[i]) {
-      js.push_back(next[i]);
-    }
-    Bucketing cut = prefixes.cut(js, cost);
+    Bucketing cut = prefixes.cut(starts.cut(), cost);
     feasible = std::min(middle, step_end(cut));
     best = std::move(cut);
   }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <set>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "stretto/plan/bucketing.hpp"
@@ -38,8 +39,9 @@ Bytes roundest(Bytes low, Bytes high) {
 /// Sizes at which PyTorch's rule cuts differently, in increasing order.
 std::vector<Bytes> caps_to_try(const StepProfile& profile) {
   constexpr std::size_t kMostTensors = 256;
-  constexpr int kGeometric = 1024;
-  std::set<std::int64_t> sizes = {1};  // a bucket for every tensor
+  constexpr std::size_t kGeometric = 1024;
+  constexpr std::size_t kMostWork = 20'000'000;  // tensors looked at
+  std::set<std::int64_t> sizes = {1};            // a bucket for every tensor
   const std::size_t count = profile.tensors.size();
   if (count <= kMostTensors) {
     for (std::size_t i = 0; i < count; ++i) {
@@ -51,8 +53,10 @@ std::vector<Bytes> caps_to_try(const StepProfile& profile) {
     }
   } else {
     const auto total = static_cast<double>(std::max<std::int64_t>(2, profile.bytes().count()));
-    for (int k = 0; k <= kGeometric; ++k) {
-      sizes.insert(static_cast<std::int64_t>(std::pow(total, 0.25 + 0.75 * k / kGeometric)));
+    const auto tries =
+        static_cast<int>(std::clamp<std::size_t>(kMostWork / count, 128, kGeometric));
+    for (int k = 0; k <= tries; ++k) {
+      sizes.insert(static_cast<std::int64_t>(std::pow(total, 0.25 + 0.75 * k / tries)));
     }
   }
   std::vector<Bytes> caps;
@@ -93,19 +97,14 @@ std::vector<SweepPoint> sweep_caps(const StepProfile& profile,
                                    Bytes least,
                                    int per_factor_of_two) {
   const Evaluator evaluate(profile, costs, options);
-  const std::vector<TensorSpec> tensors = tensors_of(profile);
-  const Bytes total = profile.bytes();
+  std::vector<TensorSpec> tensors = tensors_of(profile);
   std::vector<SweepPoint> points;
-  for (int k = 0;; ++k) {
-    const double factor = std::pow(2.0, static_cast<double>(k) / per_factor_of_two);
-    const Bytes cap(static_cast<std::int64_t>(static_cast<double>(least.count()) * factor));
-    const Bytes used = std::max(Bytes(1), std::min(cap, total));
-    const Plan plan = uniform_plan(tensors, used, split);
-    points.push_back({used, plan.buckets.size(), evaluate.step(plan)});
-    if (cap >= total) {
-      return points;
-    }
+  for (const Bytes cap : detail::sizes_between(least, profile.bytes(), per_factor_of_two)) {
+    Plan plan = uniform_plan(std::move(tensors), cap, split);
+    points.push_back({cap, plan.buckets.size(), evaluate.step(plan)});
+    tensors = std::move(plan.tensors);
   }
+  return points;
 }
 
 BestCap best_ddp_cap(const StepProfile& profile,
@@ -116,7 +115,7 @@ BestCap best_ddp_cap(const StepProfile& profile,
   const Problem problem = detail::problem_of(profile, options);
   const ExchangeTime& cost = detail::gradient_cost(costs, options);
   const bool exact = detail::is_exact(profile, costs, options);
-  const std::vector<TensorSpec> tensors = tensors_of(profile);
+  std::vector<TensorSpec> tensors = tensors_of(profile);
   const std::vector<Bytes> caps = caps_to_try(profile);
   // Times that differ by rounding are equal: of those the largest cap, which launches least.
   double best_end = 0.0;
@@ -126,10 +125,14 @@ BestCap best_ddp_cap(const StepProfile& profile,
   for (std::size_t k = 0; k < caps.size(); k += stride) {
     const Bytes first = own_first ? kDdpFirstCap : caps[k];
     const std::vector<std::size_t> ends = ddp_ends(problem.gradients, caps[k], first);
-    const double end =
-        exact ? std::max(problem.compute_end, communication_end(problem.gradients, ends, cost))
-                    .count()
-              : evaluate.step(ddp_plan(tensors, caps[k], first)).count();
+    double end = 0.0;
+    if (exact) {
+      end = std::max(problem.compute_end, communication_end(problem.gradients, ends, cost)).count();
+    } else {
+      Plan plan = ddp_plan(std::move(tensors), caps[k], first);
+      end = evaluate.step(plan).count();
+      tensors = std::move(plan.tensors);
+    }
     if (best == caps.size() || end <= best_end * (1.0 + 1e-12)) {
       best_end = best == caps.size() ? end : std::min(best_end, end);
       best = k;
@@ -143,7 +146,7 @@ BestCap best_ddp_cap(const StepProfile& profile,
     result.cap = roundest(caps[best - 1] + Bytes(1), caps[best] + Bytes(1));
   }
   result.first_cap = own_first ? kDdpFirstCap : result.cap;
-  result.plan = ddp_plan(tensors, result.cap, result.first_cap);
+  result.plan = ddp_plan(std::move(tensors), result.cap, result.first_cap);
   result.step = evaluate.step(result.plan);
   return result;
 }

@@ -75,7 +75,7 @@ class Chooser {
 
   CodecChoice choose() {
     Plan& plan = choice_.plan;
-    choice_.exact_step = choice_.step = evaluate_.step(plan);
+    choice_.exact_step = choice_.step = evaluate_.simulated_step(plan);
     find_candidates();
     const Plan exact = plan;
     const Seconds quickest = take_quickest();
@@ -94,7 +94,7 @@ class Chooser {
       return std::move(choice_);
     }
     give_back(quickest * 1.001);
-    choice_.step = evaluate_.step(plan);
+    choice_.step = evaluate_.simulated_step(plan);
     explain();
     return std::move(choice_);
   }
@@ -167,7 +167,7 @@ class Chooser {
     const Plan exact = choice_.plan;
     Seconds least = choice_.exact_step;
     const auto compare = [&](Plan plan) {
-      const Seconds step = evaluate_.step(plan);
+      const Seconds step = evaluate_.simulated_step(plan);
       if (step < least) {
         least = step;
         choice_.plan = std::move(plan);
@@ -206,7 +206,8 @@ class Chooser {
         continue;
       }
       bucket.codec = {};
-      for (auto next = candidates_[b].begin(); evaluate_.step(choice_.plan) > most; ++next) {
+      for (auto next = candidates_[b].begin(); evaluate_.simulated_step(choice_.plan) > most;
+           ++next) {
         bucket.codec = next == candidates_[b].end() ? taken : *next;
         if (bucket.codec == taken) {
           break;
@@ -222,7 +223,7 @@ class Chooser {
       if (bucket.codec.lossy()) {
         const CodecSpec taken = bucket.codec;
         bucket.codec = {};
-        const Seconds without = evaluate_.step(choice_.plan);
+        const Seconds without = evaluate_.simulated_step(choice_.plan);
         bucket.codec = taken;
         choice_.buckets[b].why =
             fmt::format("exchange {} instead of {}; without, the step {}",

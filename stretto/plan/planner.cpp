@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <utility>
@@ -21,17 +22,17 @@ namespace {
 using detail::Evaluator;
 using detail::gradient_cost;
 using detail::is_exact;
-using detail::kMostTensorsToBisect;
+using detail::most_tensors_to_bisect;
 using detail::Problem;
 using detail::problem_of;
 
 /// Buckets that end after tensors `ends`: one per dtype each.
-Plan plan_of_ends(const StepProfile& profile,
+Plan plan_of_ends(std::vector<TensorSpec> tensors,
                   std::span<const std::size_t> ends,
                   std::string origin) {
   Plan result;
   result.origin = std::move(origin);
-  result.tensors = tensors_of(profile);
+  result.tensors = std::move(tensors);
   std::array<std::int64_t, std::size(kAllDTypes)> filled{};
   std::array<std::int64_t, std::size(kAllDTypes)> closed{};
   std::size_t i = 0;
@@ -89,7 +90,7 @@ Seconds worst_regret(const Problem& problem, const ExchangeTime& cost, const Buc
 /// Of the cuts that end earliest, the one to take.
 Bucketing optimal_cut(const Problem& problem, const ExchangeTime& cost, bool updates_follow) {
   if (updates_follow && problem.update > Seconds(0) &&
-      problem.gradients.size() <= kMostTensorsToBisect) {
+      problem.gradients.size() <= most_tensors_to_bisect(cost)) {
     return buckets_before_update(
                problem.gradients,
                cost,
@@ -98,8 +99,9 @@ Bucketing optimal_cut(const Problem& problem, const ExchangeTime& cost, bool upd
         .bucketing;
   }
   Bucketing earliest = earliest_buckets(problem.gradients, cost);
-  constexpr std::size_t kMostTensorsToCount = 4096;
-  if (problem.gradients.size() > kMostTensorsToCount) {
+  // Every bucket more is a pass over the tensors; over their pairs where the cost is a curve.
+  const std::size_t most_to_count = cost.lines().empty() ? 1024 : 4096;
+  if (problem.gradients.size() > most_to_count) {
     return earliest;
   }
   // What ends before compute does need not end earlier; the last part in 10^9 is rounding.
@@ -192,30 +194,43 @@ struct Candidate {
 
 /// Of some plans the one to take: the quickest, or one that is as quick but for `tolerance` of the
 /// step with fewer launches, which cost what no model here knows. The first ones have a reason:
-/// they win where nothing else tells.
+/// they win where nothing else tells. Plans are made again when they have won: a hundred of a model
+/// of many tensors would not fit into memory.
 class Choice {
  public:
-  Choice(const Evaluator& evaluate, double tolerance)
-      : evaluate_(evaluate), tolerance_(tolerance) {}
-  void consider(Plan plan) {
+  using Make = std::function<Plan(std::vector<TensorSpec>)>;
+
+  Choice(const Evaluator& evaluate, double tolerance, std::vector<TensorSpec> tensors)
+      : evaluate_(evaluate), tolerance_(tolerance), tensors_(std::move(tensors)) {}
+
+  void consider(Make make) {
+    Plan plan = make(std::move(tensors_));
     const Seconds step = evaluate_.step(plan);
-    candidates_.push_back({std::move(plan), step, false});
-    least_ = candidates_.size() == 1 ? step : std::min(least_, step);
+    least_ = options_.empty() ? step : std::min(least_, step);
+    options_.push_back({std::move(make), plan.buckets.size(), step});
+    tensors_ = std::move(plan.tensors);
   }
   [[nodiscard]] Candidate take() {
     const auto best = std::min_element(
-        candidates_.begin(), candidates_.end(), [this](const Candidate& a, const Candidate& b) {
+        options_.begin(), options_.end(), [this](const Option& a, const Option& b) {
           const bool a_close = a.step <= least_ * (1.0 + tolerance_);
           const bool b_close = b.step <= least_ * (1.0 + tolerance_);
-          return a_close != b_close ? a_close : a.plan.buckets.size() < b.plan.buckets.size();
+          return a_close != b_close ? a_close : a.buckets < b.buckets;
         });
-    return std::move(*best);
+    return {best->make(std::move(tensors_)), best->step, false};
   }
 
  private:
+  struct Option {
+    Make make;
+    std::size_t buckets = 0;
+    Seconds step{};
+  };
+
   const Evaluator& evaluate_;
   double tolerance_;
-  std::vector<Candidate> candidates_;
+  std::vector<TensorSpec> tensors_;
+  std::vector<Option> options_;
   Seconds least_{};
 };
 
@@ -227,10 +242,8 @@ Candidate best_plan(const StepProfile& profile,
   const bool exact = is_exact(profile, costs, options);
   const ExchangeTime& cost = gradient_cost(costs, options);
   const bool updates_follow = options.optimizer_per_bucket;
-  const auto cut_for = [&](double latency) {
-    return optimal_cut(problem, cost.scaled(latency, 1.0), updates_follow).ends;
-  };
-  Candidate proven{plan_of_ends(profile, cut_for(1.0), "optimal for this cost"), {}, exact};
+  const std::vector<std::size_t> ends = optimal_cut(problem, cost, updates_follow).ends;
+  Candidate proven{plan_of_ends(tensors_of(profile), ends, "optimal for this cost"), {}, exact};
   proven.step = evaluate.step(proven.plan);
   // On one stream whose cost is one line a tensor that is cut in two gains nothing, unless the
   // optimizer follows on each piece. Where the cut is not proven, others may be better.
@@ -239,23 +252,59 @@ Candidate best_plan(const StepProfile& profile,
   }
   // Where the next forward pass waits for the last layers' last pieces, thousands of slivers gain
   // less than they cost to launch: two milliseconds of a second at the most.
-  Choice choice(evaluate, options.schedule == Schedule::kPriority ? 2e-3 : 1e-4);
-  const std::vector<TensorSpec> tensors = tensors_of(profile);
-  for (const double latency : {1.0, 0.5, 0.8, 1.25, 2.0, 4.0}) {
-    choice.consider(plan_of_ends(profile, cut_for(latency), "planned"));
-  }
+  Choice choice(
+      evaluate, options.schedule == Schedule::kPriority ? 2e-3 : 1e-4, tensors_of(profile));
+  const auto consider_cut = [&](const std::vector<std::size_t>& cut) {
+    choice.consider([cut](std::vector<TensorSpec> tensors) {
+      return plan_of_ends(std::move(tensors), cut, "planned");
+    });
+  };
   const Bytes least = std::max(Bytes(64 << 10), Bytes(profile.bytes().count() / 4096));
-  for (const bool split : {true, false}) {
-    for (const SweepPoint& point : sweep_caps(profile, costs, options, split, least, 2)) {
-      choice.consider(uniform_plan(tensors, point.cap, split));
+  const auto consider_sizes = [&](bool split) {
+    for (const Bytes cap : detail::sizes_between(least, profile.bytes(), 2)) {
+      choice.consider([cap, split](std::vector<TensorSpec> tensors) {
+        return uniform_plan(std::move(tensors), cap, split);
+      });
+    }
+  };
+  consider_cut(ends);
+  if (!exact) {
+    for (const double latency : {0.5, 0.8, 1.25, 2.0, 4.0}) {
+      consider_cut(optimal_cut(problem, cost.scaled(latency, 1.0), updates_follow).ends);
     }
   }
-  choice.consider(ddp_plan(tensors));
-  choice.consider(best_ddp_cap(profile, costs, options, false).plan);
-  choice.consider(single_bucket_plan(tensors));
-  choice.consider(uniform_plan(tensors, Bytes(1), false));
+  consider_sizes(true);
+  if (!exact) {  // else nothing that cuts no tensor is quicker
+    consider_sizes(false);
+    choice.consider([](std::vector<TensorSpec> tensors) { return ddp_plan(std::move(tensors)); });
+    const BestCap cap = best_ddp_cap(profile, costs, options, false);
+    choice.consider([&cap](std::vector<TensorSpec> tensors) {
+      return ddp_plan(std::move(tensors), cap.cap, cap.first_cap);
+    });
+    choice.consider(single_bucket_plan);
+    choice.consider([](std::vector<TensorSpec> tensors) {
+      return uniform_plan(std::move(tensors), Bytes(1), false);
+    });
+    return choice.take();
+  }
   Candidate best = choice.take();
-  return exact && proven.step <= best.step * (1.0 + 1e-9) ? proven : best;
+  return proven.step <= best.step * (1.0 + 1e-9) ? proven : best;
+}
+
+/// The step of best_plan(), without its plan where that is a formula.
+Seconds best_step(const StepProfile& profile,
+                  const ExchangeCosts& costs,
+                  const SimulateOptions& options,
+                  const Evaluator& evaluate) {
+  const bool update_in_one_piece =
+      !options.optimizer_per_bucket || profile.compute_end <= profile.backward_end;
+  if (!update_in_one_piece || !is_exact(profile, costs, options)) {
+    return best_plan(profile, costs, options, evaluate).step;
+  }
+  const Problem problem = problem_of(profile, options);
+  const Seconds exchanged =
+      earliest_buckets(problem.gradients, gradient_cost(costs, options)).communication_end;
+  return std::max(problem.compute_end, exchanged) + problem.update;
 }
 
 }  // namespace
@@ -288,6 +337,7 @@ PlanResult plan(const StepProfile& profile,
   const Evaluator evaluate(profile, costs, options);
   const Problem problem = problem_of(profile, options);
   Candidate best = best_plan(profile, costs, options, evaluate);
+  best.step = evaluate.simulated_step(best.plan);
   PlanResult result;
   result.step = best.step;
   result.compute = problem.compute_end +
@@ -302,7 +352,7 @@ PlanResult plan(const StepProfile& profile,
     const ExchangeCosts costs_then = scaled(costs, scenario.latency, scenario.per_byte);
     const Evaluator evaluate_then(then, costs_then, options);
     const Seconds step = evaluate_then.step(best.plan);
-    const Seconds other = best_plan(then, costs_then, options, evaluate_then).step;
+    const Seconds other = best_step(then, costs_then, options, evaluate_then);
     result.sensitivity.push_back({scenario.what, scenario.factor, step, std::min(step, other)});
   }
   result.buckets = travel(profile, costs, best.plan, options);

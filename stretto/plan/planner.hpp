@@ -103,9 +103,9 @@ struct BestCap {
   Plan plan;
   Seconds step{};
 };
-/// Every cap that makes a difference is tried up to 256 tensors, 1024 sizes in geometric order for
-/// more. `own_first`: the first bucket keeps its cap of 1 MiB (PyTorch before its pull request
-/// 121640, or with no cap given).
+/// Every cap that makes a difference is tried up to 256 tensors, up to 1024 sizes in geometric
+/// order for more. `own_first`: the first bucket keeps its cap of 1 MiB (PyTorch before its pull
+/// request 121640, or with no cap given).
 [[nodiscard]] BestCap best_ddp_cap(const StepProfile& profile,
                                    const ExchangeCosts& costs,
                                    const SimulateOptions& options,
