@@ -161,6 +161,144 @@ TEST(Planner, EveryModelOnAFewMachines) {
   }
 }
 
+/// The step of a sensitivity row, which must be there, and what the best plan then takes.
+Sensitivity row(const PlanResult& result, const std::string& what, double factor) {
+  for (const Sensitivity& one : result.sensitivity) {
+    if (one.what == what && one.factor == factor) {
+      return one;
+    }
+  }
+  ADD_FAILURE() << "no row of " << what << " times " << factor;
+  return {};
+}
+
+TEST(Planner, SensitivityByHand) {
+  // One gradient, ready when compute is over at 10 ms: 1 ms of latency and 4 ms on the wire follow.
+  StepProfile profile;
+  profile.model = "one";
+  profile.forward = {{"w", Seconds(4e-3)}};
+  profile.forward_end = Seconds(4e-3);
+  profile.tensors = {{"w", DType::kF32, {1000000}, Seconds(10e-3)}};
+  profile.backward_end = profile.compute_end = Seconds(10e-3);
+  ExchangeCosts costs;
+  costs.ranks = 2;
+  costs.all_reduce = ExchangeTime(std::vector<CostLine>{{Seconds(1e-3), 1e-9, Algorithm::kRing}});
+  const PlanResult result = plan(profile, costs);
+  EXPECT_NEAR(result.step.count(), 15e-3, 1e-12);
+  struct Case {
+    const char* what;
+    double factor;
+    double step_ms;
+  };
+  for (const Case& c : {Case{"compute time", 0.8, 13.0},
+                        Case{"compute time", 1.2, 17.0},
+                        Case{"bandwidth", 0.8, 16.0},
+                        Case{"bandwidth", 1.2, 11.0 + 4.0 / 1.2},
+                        Case{"latency", 0.8, 14.8},
+                        Case{"latency", 1.2, 15.2}}) {
+    const Sensitivity off = row(result, c.what, c.factor);
+    EXPECT_NEAR(off.step.count() * 1e3, c.step_ms, 1e-9) << c.what << " " << c.factor;
+    EXPECT_NEAR(off.best_step.count() * 1e3, c.step_ms, 1e-9) << c.what << " " << c.factor;
+  }
+}
+
+RC_GTEST_PROP(Planner, SensitivityHasTheSignOfItsInput, ()) {
+  // More compute or latency, less bandwidth: never a shorter step, neither of this plan nor of the
+  // one that would have been made. The other way round never a longer one.
+  const StepProfile profile = some_profile();
+  SimulateOptions options;
+  options.schedule = *rc::gen::element(Schedule::kSerial, Schedule::kOverlap);
+  options.optimizer_per_bucket = *rc::gen::arbitrary<bool>();
+  const PlanResult result = plan(profile, some_costs(), options);
+  for (const Sensitivity& off : result.sensitivity) {
+    const bool worse = (off.what == "bandwidth") == (off.factor < 1.0);
+    const double sign = worse ? 1.0 : -1.0;
+    RC_ASSERT(sign * (off.step - result.step).count() >= -1e-9 * result.step.count());
+    // The other plans that are tried are the same, all but those that cut tensors.
+    RC_ASSERT(sign * (off.best_step - result.step).count() >= -2e-4 * result.step.count());
+    RC_ASSERT(off.best_step <= off.step);
+  }
+  RC_ASSERT(result.sensitivity.size() == 6U);
+}
+
+TEST(Planner, PriorityExposesWhatTheNextForwardPassWaitsFor) {
+  // Two layers, 1 ms forward and 2 ms backward each, 1 ms to exchange each: the second layer's
+  // gradient is on the wire during the first one's backward pass. The first layer's, ready last and
+  // needed first, nothing hides: forward + backward + T(n_1).
+  StepProfile profile;
+  profile.model = "two";
+  profile.forward = {{"l0", Seconds(1e-3)}, {"l1", Seconds(1e-3)}};
+  profile.forward_end = Seconds(2e-3);
+  profile.tensors = {{"l1.w", DType::kF32, {250000}, Seconds(4e-3)},
+                     {"l0.w", DType::kF32, {250000}, Seconds(6e-3)}};
+  profile.backward_end = profile.compute_end = Seconds(6e-3);
+  ExchangeCosts costs;
+  costs.ranks = 2;
+  costs.all_reduce = ExchangeTime(std::vector<CostLine>{{Seconds(0), 1e-9, Algorithm::kRing}});
+  SimulateOptions options;
+  options.schedule = Schedule::kPriority;
+  const PlanResult hidden = plan(profile, costs, options);
+  EXPECT_NEAR(hidden.step.count(), 7e-3, 1e-9);
+  EXPECT_NEAR(hidden.exposed().count(), 1e-3, 1e-9);
+  EXPECT_NEAR(hidden.bound.count(), 7e-3, 1e-9);
+  // 4 ms each: the second's goes from 4 to 8, in the way of the first's, which is ready at 6. The
+  // bound lets it interrupt: 11 ms (CrossIterationBounds.CycleAndDelivery); in segments it does.
+  costs.all_reduce = ExchangeTime(std::vector<CostLine>{{Seconds(0), 4e-9, Algorithm::kRing}});
+  options.segment = Bytes(10000);
+  options.streams = 2;
+  const PlanResult busy = plan(profile, costs, options);
+  EXPECT_NEAR(busy.bound.count(), 11e-3, 1e-9);
+  EXPECT_GE(busy.step, busy.bound);
+  EXPECT_NEAR(busy.step.count(), 11e-3, 0.1e-3);
+  EXPECT_NEAR(busy.exposed().count(), busy.step.count() - 6e-3, 1e-12);
+  // Overlap ends with the last exchange: 4 + 2 x 4.
+  options.schedule = Schedule::kOverlap;
+  EXPECT_NEAR(plan(profile, costs, options).step.count(), 12e-3, 1e-9);
+}
+
+RC_GTEST_PROP(Planner, NoPlanThatIsSimulatedIsBelowABound, ()) {
+  // The bounds are of the model: any cut and order of it, also one that no planner would make.
+  const StepProfile profile = some_profile();
+  const ExchangeCosts costs = some_costs();
+  SimulateOptions options = some_options();
+  options.segment = Bytes(*rc::gen::element(0, 100000, 1000000));
+  const std::vector<Bound> bounds = plan(profile, costs, options).bounds;
+  const std::vector<TensorSpec> tensors = tensors_of(profile);
+  const Bytes cap(*rc::gen::inRange<std::int64_t>(1, 2 * profile.bytes().count()) + 20000);
+  Plan any = *rc::gen::arbitrary<bool>() ? uniform_plan(tensors, cap, *rc::gen::arbitrary<bool>())
+                                         : ddp_plan(tensors, cap, Bytes(1 + cap.count() / 3));
+  for (Bucket& bucket : any.buckets) {
+    bucket.priority = *rc::gen::inRange(-2, 3);
+  }
+  const Simulation simulation = simulate(profile, costs, any, options);
+  for (const Bound& bound : bounds) {
+    RC_ASSERT(bound.step <= simulation.step * (1.0 + 1e-9));
+  }
+}
+
+RC_GTEST_PROP(Planner, WhatIsReckonedInOrderIsWhatIsSimulated, ()) {
+  // The planner's candidates go through a shorter sum than simulate(); the result of one that no
+  // optimizer time blurs is the same.
+  const StepProfile profile = some_profile();
+  const ExchangeCosts costs = some_costs();
+  SimulateOptions options;
+  options.schedule = *rc::gen::element(Schedule::kSerial, Schedule::kOverlap);
+  options.accumulate = *rc::gen::element(1, 3);
+  options.optimizer_per_bucket = *rc::gen::arbitrary<bool>();
+  if (*rc::gen::arbitrary<bool>()) {
+    options.compute_factor.assign(static_cast<std::size_t>(costs.ranks), 1.0);
+    options.compute_factor[2] = *rc::gen::element(0.5, 1.5);
+  }
+  for (const bool split : {true, false}) {
+    for (const SweepPoint& point : sweep_caps(profile, costs, options, split, Bytes(100000), 1)) {
+      const Plan plan = uniform_plan(tensors_of(profile), point.cap, split);
+      const Seconds step = simulate(profile, costs, plan, options).step;
+      RC_ASSERT(std::abs(point.step / step - 1.0) < 1e-9);
+      RC_ASSERT(point.buckets == plan.buckets.size());
+    }
+  }
+}
+
 TEST(Planner, SlowerRanksAndAccumulationAreInTheBound) {
   const StepProfile profile = model("resnet50");
   const ExchangeCosts costs = costs_of(50, 12.0);
