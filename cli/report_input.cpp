@@ -13,11 +13,13 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "job.hpp"
 #include "output.hpp"
 #include "stretto/analyze/collectives.hpp"
 #include "stretto/base/error.hpp"
 #include "stretto/base/text.hpp"
 #include "stretto/report/redact.hpp"
+#include "stretto/trace/nccl_tests.hpp"
 
 namespace stretto::cli {
 namespace {
@@ -40,6 +42,15 @@ std::string schema_of(const std::filesystem::path& path) {
   return head.substr(at + kMark.size(), end - at - kMark.size());
 }
 
+bool is_measured_by_nccl_tests(const std::filesystem::path& path) {
+  constexpr std::size_t kHead = 4096;
+  std::ifstream file(path, std::ios::binary);
+  std::string head(kHead, '\0');
+  file.read(head.data(), static_cast<std::streamsize>(head.size()));
+  head.resize(static_cast<std::size_t>(file.gcount()));
+  return is_nccl_tests(head);
+}
+
 /// Which files become one run.
 struct Sorted {
   std::vector<std::string> traces;     ///< Of one job.
@@ -47,6 +58,7 @@ struct Sorted {
   std::vector<std::string> summaries;
   std::vector<std::string> results;  ///< With the summaries of several runs, or of one.
   std::vector<std::string> plans;
+  std::vector<std::string> machines;
 };
 
 Sorted sort_files(const std::vector<std::string>& paths) {
@@ -60,6 +72,8 @@ Sorted sort_files(const std::vector<std::string>& paths) {
       sorted.summaries.push_back(path);
     } else if (schema == "plan") {
       sorted.plans.push_back(path);
+    } else if (schema == "machine" || is_measured_by_nccl_tests(path)) {
+      sorted.machines.push_back(path);
     } else if (schema == "train" || schema == "replay" || schema == "demo" || schema == "analyze") {
       sorted.results.push_back(path);
     } else if (!schema.empty()) {
@@ -67,8 +81,8 @@ Sorted sort_files(const std::vector<std::string>& paths) {
                   {"a file that a report has no page for",
                    path,
                    "stretto." + schema,
-                   "a trace, a timeline, a plan, a summary, or what analyze, train, replay or demo "
-                   "wrote with --json",
+                   "a trace, a timeline, a plan, a summary, a machine, or what analyze, train, "
+                   "replay or demo wrote with --json",
                    ""});
     } else {
       sorted.traces.push_back(path);
@@ -119,6 +133,12 @@ class Reader {
       Plan plan = plan_from_json(read_file(path, "FILE"), path);
       report_.plans.push_back({name_of(path), input_.redact ? redactor_(std::move(plan)) : plan});
     }
+    for (const std::string& path : sorted.machines) {
+      add_machine(load_machine("FILE", path));
+    }
+    if (input_.machine) {
+      add_machine(*input_.machine);
+    }
     report_.redacted = input_.redact;
     return std::move(report_);
   }
@@ -157,6 +177,10 @@ class Reader {
                : trace.files.size() == 1 ? name_of(trace.files[0].path)
                                          : fmt::format("{} ranks", rank_count(run.timeline));
     report_.runs.push_back(std::move(run));
+  }
+
+  void add_machine(Machine machine) {
+    report_.machines.push_back(input_.redact ? redactor_(std::move(machine)) : std::move(machine));
   }
 
   static std::vector<std::string> notes_of(const Trace& trace) {

@@ -15,7 +15,7 @@ namespace stretto::cli {
 struct ReportInput {
   std::vector<std::string> paths;
   TraceOptions reading;            ///< Its paths are not looked at.
-  std::optional<Machine> machine;  ///< For the bound.
+  std::optional<Machine> machine;  ///< For the bound; it is shown, too.
   bool redact = false;
   bool quiet = false;
 };

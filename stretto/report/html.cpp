@@ -163,13 +163,18 @@ class Page {
                          {"language", options.language == Language::kChinese ? "zh" : "en"},
                          {"redacted", report.redacted},
                          {"summaries", ordered_json::array()},
-                         {"plans", ordered_json::array()}};
+                         {"plans", ordered_json::array()},
+                         {"machines", ordered_json::array()}};
     for (const NamedSummary& named : report.summaries) {
       head["summaries"].push_back({{"name", detail::shortened(named.name, kMostNameBytes)},
                                    {"summary", ordered_json::parse(to_json(named.summary))}});
     }
     for (const NamedPlan& named : report.plans) {
       head["plans"].push_back(plan_json(named));
+    }
+    for (const Machine& machine : report.machines) {
+      head["machines"].push_back(ordered_json::parse(to_json(machine)));
+      shorten(head["machines"].back(), kMostNameBytes);
     }
     head_ = dump(head);
     for (const ReportedRun& run : report.runs) {
@@ -239,7 +244,8 @@ std::string html_report(const Report& report, const HtmlOptions& options) {
                  "Install nodejs and npm, then configure and build again; stretto analyze says the "
                  "same as text"});
   }
-  if (report.runs.empty() && report.summaries.empty() && report.plans.empty()) {
+  if (report.runs.empty() && report.summaries.empty() && report.plans.empty() &&
+      report.machines.empty()) {
     throw Error(ErrorCode::kInvalidArgument, "a report without anything to show");
   }
   constexpr std::size_t kFewest = 1000;

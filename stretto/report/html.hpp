@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "stretto/analyze/explain.hpp"
+#include "stretto/data/machine.hpp"
 #include "stretto/data/plan.hpp"
 #include "stretto/data/timeline.hpp"
 #include "stretto/report/report.hpp"
@@ -32,6 +33,7 @@ struct Report {
   std::vector<ReportedRun> runs;
   std::vector<NamedSummary> summaries;  ///< Of runs whose timeline is not here.
   std::vector<NamedPlan> plans;
+  std::vector<Machine> machines;
   std::string command;  ///< That gives this report again; empty if not told.
   std::string version;  ///< Of the program.
   bool redacted = false;

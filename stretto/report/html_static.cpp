@@ -25,7 +25,7 @@ constexpr std::size_t kMostTextBytes = 2000;
 struct Words {
   std::string_view report, picture, rank, step, compute, hidden, exposed, idle, communication,
       buckets, bucket, size, ready, begin, end, to_do, more_ranks, runs, run, plan, tensors,
-      scripts;
+      machine, level, members, latency, bandwidth, scripts;
 };
 constexpr Words kEnglishWords{
     "Stretto report",
@@ -49,6 +49,11 @@ constexpr Words kEnglishWords{
     "run",
     "Plan",
     "tensors",
+    "Machine",
+    "level",
+    "members",
+    "latency",
+    "bandwidth",
     "With scripts allowed, this file is interactive. It never uses the network."};
 constexpr Words kChineseWords{"Stretto 报告",
                               "一个典型的步",
@@ -71,6 +76,11 @@ constexpr Words kChineseWords{"Stretto 报告",
                               "运行",
                               "计划",
                               "张量数",
+                              "机器",
+                              "层级",
+                              "成员数",
+                              "延迟",
+                              "带宽",
                               "允许脚本时，此文件可交互。它从不使用网络。"};
 
 const Words& words_in(Language language) {
@@ -181,6 +191,22 @@ std::string plan_table(const NamedPlan& named, const Words& words) {
   }
   return table_of(fmt::format("{} {}", words.plan, foreign(named.name)),
                   {std::string(words.bucket), std::string(words.size), std::string(words.tensors)},
+                  rows);
+}
+
+std::string machine_table(const Machine& machine, const Words& words) {
+  std::vector<std::vector<std::string>> rows;
+  for (const Level& level : machine.levels) {
+    rows.push_back({foreign(level.name),
+                    std::to_string(level.group_size),
+                    format(level.latency),
+                    format(level.bandwidth)});
+  }
+  return table_of(fmt::format("{} {}", words.machine, foreign(machine.name)),
+                  {std::string(words.level),
+                   std::string(words.members),
+                   std::string(words.latency),
+                   std::string(words.bandwidth)},
                   rows);
 }
 
@@ -390,6 +416,9 @@ std::string static_page(const Report& report, Language language) {
   }
   for (const NamedPlan& plan : report.plans) {
     text += plan_table(plan, words);
+  }
+  for (const Machine& machine : report.machines) {
+    text += machine_table(machine, words);
   }
   return text;
 }

@@ -140,6 +140,15 @@ Timeline Redactor::operator()(Timeline timeline) {
   return timeline;
 }
 
+Machine Redactor::operator()(Machine machine) {
+  machine.name = replaced("machine", machine.name);
+  machine.source.clear();
+  for (Level& level : machine.levels) {
+    level.name = replaced("level", level.name);
+  }
+  return machine;
+}
+
 Plan Redactor::operator()(Plan plan) {
   for (TensorSpec& tensor : plan.tensors) {
     tensor.name = replaced("tensor", tensor.name);

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "stretto/data/machine.hpp"
 #include "stretto/data/plan.hpp"
 #include "stretto/data/timeline.hpp"
 
@@ -23,6 +24,8 @@ class Redactor {
   [[nodiscard]] Timeline operator()(Timeline timeline);
   /// Names of tensors; and the origin, which may name a file.
   [[nodiscard]] Plan operator()(Plan plan);
+  /// Its name and that of each level; and the source, which is a command or a file.
+  [[nodiscard]] Machine operator()(Machine machine);
   /// `file 2`, for any name of one.
   [[nodiscard]] std::string file(std::string_view name) { return replaced("file", name); }
 

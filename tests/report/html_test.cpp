@@ -116,6 +116,9 @@ TEST(Redactor, KeepsNoNameAndIsConsistent) {
   EXPECT_EQ(first.setups[0].host, "host 1");
   EXPECT_EQ(first.setups[0].versions[0].second, "2.19");
   EXPECT_EQ(to_json(first).find("secret"), std::string::npos);
+  Machine machine = machine_from_spec("4@1Gbit/s,50us");
+  machine.name = machine.levels[0].name = machine.source = "secret";
+  EXPECT_EQ(to_json(redact(std::move(machine))).find("secret"), std::string::npos);
 }
 
 TEST(HtmlReport, WithoutAViewerSaysWhatToDo) {
@@ -168,6 +171,18 @@ TEST_F(WithViewer, HoldsItsPolicyAndNoAddressOfTheNetwork) {
   EXPECT_EQ(html.find(" src="), std::string::npos);
   EXPECT_EQ(html.find(" href=\"http"), std::string::npos);
   EXPECT_EQ(html.find("<link"), std::string::npos);
+}
+
+TEST_F(WithViewer, AMachineIsEnoughAndIsReadWithoutScripts) {
+  Report report;
+  report.machines.push_back(machine_from_spec("2x4@intra=20GB/s,2us@inter=1Gbit/s,50us"));
+  report.machines[0].levels[0].name = std::string(kHostile);
+  const std::string html = html_report(report);
+  const json data = data_of(html);
+  ASSERT_EQ(data["machines"].size(), 1U);
+  EXPECT_EQ(data["machines"][0]["levels"][0]["name"], std::string(kHostile));
+  EXPECT_NE(html.find("<td>50.00 us</td>"), std::string::npos);
+  EXPECT_EQ(html.find("<img"), std::string::npos);
 }
 
 TEST_F(WithViewer, TooLargeIsAnErrorAndNothingToo) {

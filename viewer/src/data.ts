@@ -129,6 +129,33 @@ export interface PlanBucket {
   tensors: string[];
 }
 
+export interface MachineLevel {
+  name: string;
+  group_size: number;
+  latency_s: number;
+  bandwidth_bytes_per_s: number;
+  in_switch_efficiency?: number;
+}
+
+export interface MachineCurve {
+  collective: string;
+  algorithm: string;
+  ranks: number;
+  size_bytes: number[];
+  time_s: number[];
+}
+
+export interface Machine {
+  name: string;
+  basis: string;
+  source: string;
+  /** Innermost first. */
+  levels: MachineLevel[];
+  compute_slowdown?: number;
+  codecs?: { codec: string; encode_bytes_per_s: number; decode_bytes_per_s: number; ratio: number; error_ratio: number }[];
+  curves?: MachineCurve[];
+}
+
 export interface Report {
   schema: string;
   version: string;
@@ -137,6 +164,8 @@ export interface Report {
   redacted: boolean;
   summaries: { name: string; summary: Summary }[];
   plans: { name: string; origin: string; hash: string; buckets: PlanBucket[] }[];
+  /** Absent in reports of earlier versions. */
+  machines?: Machine[];
   runs: Run[];
 }
 

@@ -42,3 +42,15 @@ export const percent = (ratio: number): string => `${(100 * ratio).toFixed(1)} %
 /** `n/a` where there is nothing to say. */
 export const or = <T>(value: T | null | undefined, format: (value: T) => string): string =>
   value === null || value === undefined ? 'n/a' : format(value);
+
+/** Powers of 1000, as links are sold. */
+export function rate(bytesPerSecond: number): string {
+  const units = ['B/s', 'kB/s', 'MB/s', 'GB/s', 'TB/s'];
+  let value = bytesPerSecond;
+  let unit = 0;
+  while (value >= 1000 && unit + 1 < units.length) {
+    value /= 1000;
+    unit++;
+  }
+  return `${significant(value)} ${units[unit]}`;
+}

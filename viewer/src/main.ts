@@ -5,11 +5,12 @@ import { append, h } from './dom';
 import { bucketsPage } from './pages/buckets';
 import { dataPage } from './pages/data';
 import { learnPage } from './pages/learn';
+import { machinePage } from './pages/machine';
 import { overviewPage } from './pages/overview';
 import { ranksPage } from './pages/ranks';
 import { timelinePage } from './pages/timeline';
 import { whatIfPage } from './pages/whatif';
-import { pagesHere, State, type PageName } from './state';
+import { State, type PageName } from './state';
 import { texts, type Texts } from './text';
 
 const pages: Record<PageName, (state: State) => HTMLElement> = {
@@ -18,6 +19,7 @@ const pages: Record<PageName, (state: State) => HTMLElement> = {
   buckets: bucketsPage,
   ranks: ranksPage,
   whatif: whatIfPage,
+  machine: machinePage,
   learn: learnPage,
   data: dataPage,
 };
@@ -101,7 +103,7 @@ class App {
   private header(): HTMLElement {
     const { state } = this;
     const words = state.texts;
-    const links = pagesHere().map((page) =>
+    const links = state.pages.map((page) =>
       h('a', { href: state.link(page), 'aria-current': page === state.page ? 'page' : null }, words.pages[page]),
     );
     const choices = h('div', { class: 'choices' });

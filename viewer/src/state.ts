@@ -6,9 +6,7 @@ import type { Report, Run } from './data';
 import { hasModel } from './model';
 import { unpack, type Timeline } from './columns';
 
-export const pageNames = ['overview', 'timeline', 'buckets', 'ranks', 'whatif', 'learn', 'data'] as const;
-/** Those this page has: it may have been built without what these reckon with. */
-export const pagesHere = (): readonly PageName[] => pageNames.filter((page) => (page !== 'whatif' && page !== 'learn') || hasModel());
+export const pageNames = ['overview', 'timeline', 'buckets', 'ranks', 'whatif', 'machine', 'learn', 'data'] as const;
 export type PageName = (typeof pageNames)[number];
 
 export class State {
@@ -25,9 +23,16 @@ export class State {
     this.hash = new URLSearchParams(location.hash.slice(1));
   }
 
+  /** Those there is something to show on: the page may have been built without what some reckon with. */
+  get pages(): readonly PageName[] {
+    return pageNames.filter((page) =>
+      page === 'machine' ? (this.report.machines ?? []).length > 0 : (page !== 'whatif' && page !== 'learn') || hasModel(),
+    );
+  }
+
   get page(): PageName {
     const name = this.hash.get('p');
-    return pagesHere().find((page) => page === name) ?? 'overview';
+    return this.pages.find((page) => page === name) ?? 'overview';
   }
 
   get runIndex(): number {

@@ -65,6 +65,15 @@ function trace(rank) {
 writeFileSync(at('rank0.json'), trace(0));
 writeFileSync(at('rank1.json'), trace(1));
 stretto('report', 'rank0.json', 'rank1.json', '-o', 'hostile.html');
+// A machine of two levels with a curve of each kind, and one that only has links.
+writeFileSync(at('machine.json'), JSON.stringify({
+  schema: 'stretto.machine/1', name: hostile[1], basis: 'measured', source: 'stretto measure all_reduce',
+  levels: [{ name: 'node', group_size: 4, latency_s: 2e-6, bandwidth_bytes_per_s: 20e9 }, { name: hostile[0], group_size: 2, latency_s: 5e-5, bandwidth_bytes_per_s: 1.25e9 }],
+  compute_slowdown: 1.25,
+  codecs: [{ codec: 'int8', encode_bytes_per_s: 5e9, decode_bytes_per_s: 6e9, ratio: 3.94, error_ratio: 0.006 }],
+  curves: ['ring', 'hierarchical'].map((algorithm, i) => ({ collective: 'all_reduce', algorithm, ranks: 8, size_bytes: [1024, 1 << 20, 1 << 26], time_s: [1e-4, 2e-3, 0.1 / (i + 1)] })),
+}));
+stretto('report', 'machine.json', 'rank0.json', 'rank1.json', '--machine', '2@1GB/s,10us', '-o', 'machine.html');
 stretto('convert', 'rank0.json', 'rank1.json', '-o', 'a.timeline.json');
 stretto('report', 'a.timeline.json', ...examples, '-o', 'two.html', '--lang', 'zh');
 const whole = readFileSync(at('hostile.html'), 'utf8');
@@ -123,6 +132,32 @@ for (const [width, colorScheme, lang, rules] of [
     await close();
   });
 }
+
+test('machines: links, curves and codecs, accessible in both themes and on a small screen', async () => {
+  for (const [width, colorScheme, lang] of [[1280, 'light', 'en'], [360, 'dark', 'zh']]) {
+    const { page, close } = await open('machine.html', `p=machine&lang=${lang}`, { viewport: { width, height: 900 }, colorScheme });
+    await page.waitForSelector('.machine-tree');
+    assert.equal(await page.locator('#content section').count(), 2);
+    const [first, second] = await page.locator('#content section').all();
+    assert.equal(await first.locator('.machine-tree .member').count(), 8);
+    assert.equal(await first.locator('.machine-tree .link').count(), 3, 'two nodes, and what joins them');
+    assert.equal(await first.locator('polyline').count(), 2);
+    // 64 MiB in 0.05 s on 8 ranks: 2 x 7/8 of it over each link.
+    assert.ok((await first.textContent()).includes('2.35 GB/s'));
+    assert.ok((await first.textContent()).includes('5.00 GB/s'));
+    assert.equal(await second.locator('polyline').count(), 0);
+    assert.ok((await page.evaluate(() => document.documentElement.scrollWidth)) <= width);
+    assert.equal(await page.evaluate(() => window.broken), undefined);
+    await page.evaluate(axe);
+    const { violations } = await page.evaluate((rules) => window.axe.run('#app', { runOnly: rules }), all);
+    assert.deepEqual(violations.map((v) => `${v.id}: ${v.nodes.map((n) => n.html.slice(0, 200)).join('\n')}`), []);
+    await close();
+  }
+  const without = await open('hostile.html', 'p=machine');
+  await without.page.waitForSelector('#content h1');
+  assert.equal(await without.page.locator('nav a:has-text("Machine")').count(), 0);
+  await without.close();
+});
 
 test('hostile names are text', async () => {
   const { page, close } = await open('hostile.html', 'p=timeline');

@@ -12,6 +12,7 @@ export const en = {
     timeline: 'Timeline',
     buckets: 'Buckets',
     whatif: 'What if',
+    machine: 'Machine',
     learn: 'Learn',
     ranks: 'Ranks',
     data: 'Data',
@@ -221,6 +222,27 @@ export const en = {
     noCommand: 'Names of files are not in this report, so there is no command to copy.',
     refused: 'The planner refuses:',
     assumed: 'Assumed:',
+  },
+
+  // Machine
+  machine: {
+    lead: (ranks: number, basis: string) => `${ranks} ranks, ${basis}.`,
+    basis: { measured: 'measured', assumed: 'assumed' } as Record<string, string>,
+    source: 'From:',
+    tree: 'Who is reached over which links',
+    treeSaid: (levels: string) => `From the outside to the single rank: ${levels}`,
+    groups: (count: number, name: string) => `${count} × ${name}`,
+    rank: 'rank',
+    ranksNotDrawn: (count: number) => `${count} more ranks of the same kind are not drawn.`,
+    levels: 'Links',
+    levelColumns: ['level', 'members', 'latency', 'bandwidth', 'adds in the switch'],
+    curves: 'Measured curves',
+    curvesHelp: 'Bus bandwidth over size, as NCCL tests define it: what each rank’s link carries, so that rank counts compare.',
+    noCurves: 'No collective was measured on it: costs follow from the links alone. To measure: stretto measure all_reduce -o machine.json',
+    curveColumns: ['collective', 'algorithm', 'ranks', 'sizes', 'smallest takes', 'largest takes', 'best bus bandwidth'],
+    codecs: 'Codecs on one core',
+    codecColumns: ['codec', 'encodes', 'decodes', 'bytes for one', 'error'],
+    slowdown: (factor: string) => `Compute takes ${factor} times as long beside communication.`,
   },
 
   // What went wrong
