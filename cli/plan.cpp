@@ -358,7 +358,8 @@ ordered_json document_of(const PlanFlags& flags,
                                     Framework::kFsdp,
                                     Framework::kDeepSpeed,
                                     Framework::kMegatron,
-                                    Framework::kHorovod}) {
+                                    Framework::kHorovod,
+                                    Framework::kNccl}) {
     if (!flags.emit.empty() && to_string(framework) != flags.emit) {
       continue;
     }
@@ -538,8 +539,9 @@ Action add_plan(CLI::App& app) {
       ->delimiter(',')
       ->check(CLI::Range(1, 1 << 24))
       ->type_name("N,N");
-  app.add_option(
-         "--emit", flags->emit, "Settings to paste: ddp, fsdp, deepspeed, megatron or horovod")
+  app.add_option("--emit",
+                 flags->emit,
+                 "Settings to paste: ddp, fsdp, deepspeed, megatron, horovod or nccl")
       ->type_name("NAME");
   app.add_option("--exposed-below",
                  flags->exposed_below,

@@ -313,7 +313,7 @@ void bind_plan_result(nb::module_& module) {
                 .text;
           },
           "framework"_a = "ddp",
-          "Lines to paste for ddp, fsdp, deepspeed, megatron or horovod.")
+          "Lines to paste for ddp, fsdp, deepspeed, megatron, horovod or nccl.")
       .def(
           "to_dict",
           [](const Planned& self) { return parsed(to_json(self.result)); },

@@ -20,8 +20,8 @@
 namespace stretto {
 namespace {
 
-constexpr std::array<std::string_view, 5> kNames = {
-    "ddp", "fsdp", "deepspeed", "megatron", "horovod"};
+constexpr std::array<std::string_view, 6> kNames = {
+    "ddp", "fsdp", "deepspeed", "megatron", "horovod", "nccl"};
 constexpr double kMiB = 1 << 20;
 
 /// One model and its costs, with what each setting is tried on.
@@ -327,6 +327,37 @@ Settings for_horovod(const Trial& trial) {
   return settings;
 }
 
+Settings for_nccl(const Trial& trial) {
+  const auto& buckets = trial.planned.buckets;
+  const auto in_switch =
+      std::count_if(buckets.begin(), buckets.end(), [](const PlannedBucket& bucket) {
+        return bucket.algorithm == Algorithm::kInSwitch;
+      });
+  Settings settings;
+  settings.step = trial.planned.step;
+  if (in_switch > 0) {
+    settings.text += fmt::format(
+        "# {} of {} exchanges are priced as added by the switches:\n"
+        "export NCCL_COLLNET_ENABLE=1  # InfiniBand (SHARP), with its plugin; off by default\n"
+        "export NCCL_NVLS_ENABLE=1     # NVLink switches\n",
+        in_switch,
+        buckets.size());
+  }
+  if (trial.costs.compute_slowdown > 1.0) {
+    settings.text += fmt::format(
+        "# Compute is taken to need {:.2f} times as long beside communication. NCCL_MAX_CTAS=N\n"
+        "# bounds the thread blocks that NCCL takes from it; no N follows from a plan, so try "
+        "some\n"
+        "# and compare what stretto analyze says.\n",
+        trial.costs.compute_slowdown);
+  }
+  settings.text += settings.text.empty()
+                       ? "# Nothing: no variable of NCCL follows from this plan. Which of ring and "
+                         "tree it takes, it\n# chooses by size.\n"
+                       : "";
+  return settings;
+}
+
 }  // namespace
 
 std::string_view to_string(Framework framework) noexcept {
@@ -365,6 +396,9 @@ Settings settings_for(Framework framework,
       break;
     case Framework::kHorovod:
       settings = for_horovod(trial);
+      break;
+    case Framework::kNccl:
+      settings = for_nccl(trial);
       break;
   }
   settings.framework = framework;

@@ -13,7 +13,7 @@
 namespace stretto {
 
 /// Frameworks whose settings a plan can be put into.
-enum class Framework : std::uint8_t { kDdp, kFsdp, kDeepSpeed, kMegatron, kHorovod };
+enum class Framework : std::uint8_t { kDdp, kFsdp, kDeepSpeed, kMegatron, kHorovod, kNccl };
 [[nodiscard]] std::string_view to_string(Framework framework) noexcept;
 /// @throws Error kInvalidArgument listing the known names.
 [[nodiscard]] Framework framework_from_string(std::string_view name);
@@ -36,7 +36,11 @@ struct Settings {
 ///   simulation of each;
 /// - deepspeed: reduce_bucket_size and its companions, which count elements, not bytes;
 /// - megatron: --ddp-bucket-size, in elements;
-/// - horovod: HOROVOD_FUSION_THRESHOLD in bytes, HOROVOD_CYCLE_TIME in ms.
+/// - horovod: HOROVOD_FUSION_THRESHOLD in bytes, HOROVOD_CYCLE_TIME in ms;
+/// - nccl: the environment variables that follow from the plan, below any of these: those for
+///   reduction in switches where an exchange is priced so, the one that bounds what NCCL takes from
+///   compute where compute is slowed. The choice between ring and tree is left to NCCL, which makes
+///   it by size.
 /// Every text says what is predicted with the framework's default too; for ddp no cap is given
 /// where the default is as good.
 /// @throws Error as plan().

@@ -743,6 +743,7 @@ class Plan(CliTest):
             ("fsdp", "fully_shard("),
             ("deepspeed", "reduce_bucket_size"),
             ("megatron", "--ddp-bucket-size"),
+            ("nccl", "NCCL"),
             ("horovod", "HOROVOD_FUSION_THRESHOLD="),
         ):
             done = stretto("plan", "gpt2_124m", "--machine", "dgx-a100x2", "--emit", framework)

@@ -359,11 +359,24 @@ TEST(Settings, SayWhatTheySetAndKeepTheDefaultWhereItIsBest) {
   EXPECT_NE(text(Framework::kDeepSpeed).find("\"reduce_bucket_size\": "), std::string::npos);
   EXPECT_NE(text(Framework::kMegatron).find("--ddp-bucket-size "), std::string::npos);
   EXPECT_NE(text(Framework::kHorovod).find("HOROVOD_FUSION_THRESHOLD="), std::string::npos);
+  EXPECT_EQ(text(Framework::kNccl).find("export"), std::string::npos) << "nothing follows";
   // Free communication: nothing to gain, nothing to set.
   const ExchangeCosts free;
   const PlanResult nothing = plan(profile, free);
   EXPECT_NE(settings_for(Framework::kDdp, profile, free, nothing, {}).text.find("No single cap"),
             std::string::npos);
+}
+
+TEST(Settings, OfNcclWhatFollows) {
+  const StepProfile profile = model("gpt2_124m");
+  Machine machine = machine_from_preset("dgx-h100x4");
+  ASSERT_GT(machine.levels[0].in_switch_efficiency, 0.0);
+  ExchangeCosts costs = exchange_costs(machine, Algorithm::kInSwitch, profile.bytes());
+  costs.compute_slowdown = 1.25;
+  const std::string text =
+      settings_for(Framework::kNccl, profile, costs, plan(profile, costs), {}).text;
+  EXPECT_NE(text.find("NCCL_COLLNET_ENABLE=1"), std::string::npos) << text;
+  EXPECT_NE(text.find("1.25 times as long"), std::string::npos) << text;
 }
 
 TEST(CrossIterationBounds, CycleAndDelivery) {
