@@ -461,8 +461,9 @@ std::vector<NcclPrediction> nccl_choices(const NcclSystem& system,
     for (int p = 0; p <= static_cast<int>(NcclProtocol::kSimple); ++p) {
       const auto algorithm = static_cast<NcclAlgorithm>(a);
       const auto protocol = static_cast<NcclProtocol>(p);
-      const bool ll128_on_pci = protocol == NcclProtocol::kLL128 && !system.nvlink;
-      const double rate = ll128_on_pci ? 0.0 : bandwidth(call, algorithm, protocol);
+      const bool barred = (protocol == NcclProtocol::kLL128 && !system.nvlink) ||
+                          (protocol != NcclProtocol::kSimple && system.simple_only);
+      const double rate = barred ? 0.0 : bandwidth(call, algorithm, protocol);
       if (rate > 0.0) {
         const double us = latency(call, algorithm, protocol) + call.bytes / (1000.0 * rate);
         choices.push_back({algorithm, protocol, Seconds(us * kMicrosecond) + system.overhead});

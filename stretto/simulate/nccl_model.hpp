@@ -48,7 +48,13 @@ struct NcclSystem {
   int nvls_channels = 0;                ///< 0: no NVSwitches that add.
   BytesPerSecond nvls_channel_intra{};  ///< One such channel's, inside a node.
   bool network_adds = false;            ///< SHARP between the nodes.
-  Seconds network_latency{};            ///< What a message between nodes takes more.
+  /// Protocol Simple alone (NCCL_PROTO=simple), as where a network may deliver a message's bytes
+  /// out of order: a flag beside the data would then say nothing. AWS's plugin sets it on P4d and
+  /// P4de.
+  bool simple_only = false;
+  /// What the network's plugin announces that a message between nodes takes more; NCCL counts it
+  /// once per message, twice with Simple.
+  Seconds network_latency{};
   /// Of a call, before anything is sent, which NCCL does not model: launch, framework. Add it to
   /// compare with what a benchmark measures on a given host.
   Seconds overhead{};
