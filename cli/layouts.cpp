@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "flags.hpp"
+#include "numbers.hpp"
 #include "profile.hpp"
 #include "stretto/base/error.hpp"
 #include "stretto/base/text.hpp"
@@ -176,16 +177,16 @@ void LayoutFlags::add_to(CLI::App& app) {
       ->type_name("NAME");
   app.add_option(
          "--global-batch", global_batch, "With --layouts: sequences per step (default: ranks)")
-      ->check(CLI::Range(1, 1 << 24))
+      ->check(whole_number_from(1, 1 << 24))
       ->type_name("N");
   app.add_option("--most", most, "With --layouts: so many of them (default 12)")
-      ->check(CLI::Range(1, 100000))
+      ->check(whole_number_from(1, 100000))
       ->type_name("N");
   app.add_flag("--fused-attention", fused_attention, "With --layouts: FlashAttention");
   app.add_option("--imbalance",
                  expert_imbalance,
                  "With --layouts: load of the busiest expert rank over the mean (default 1)")
-      ->check(CLI::Range(1.0, 1e6))
+      ->check(number_from(1.0, 1e6))
       ->type_name("X");
 }
 

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "flags.hpp"
 #include "job.hpp"
 #include "layouts.hpp"
+#include "numbers.hpp"
 #include "output.hpp"
 #include "plan_input.hpp"
 #include "stretto/analyze/explain.hpp"
@@ -97,7 +99,11 @@ std::vector<ScalingRow> scaling_of(const PlanFlags& flags, const PlanInput::Load
                  "Example: --machine dgx-h100x4 --ranks 8,16,32"});
   }
   std::vector<ScalingRow> rows;
+  std::set<int> seen;
   for (const int ranks : flags.ranks) {
+    if (!seen.insert(ranks).second) {
+      continue;
+    }
     const Machine machine =
         from_flag("--ranks", [&] { return with_ranks(*loaded.machine, ranks); });
     std::vector<Algorithm> algorithms = {Algorithm::kAuto};
@@ -537,7 +543,7 @@ Action add_plan(CLI::App& app) {
   app.add_flag("--sweep", flags->sweep, "Step over bucket size, with the rules of thumb marked");
   app.add_option("--ranks", flags->ranks, "Scaling: the best step for each number, per algorithm")
       ->delimiter(',')
-      ->check(CLI::Range(1, 1 << 24))
+      ->check(whole_number_from(1, 1 << 24))
       ->type_name("N,N");
   app.add_option("--emit",
                  flags->emit,

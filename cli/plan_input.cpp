@@ -2,17 +2,23 @@
 #include "plan_input.hpp"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <string_view>
 #include <utility>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "codecs.hpp"
 #include "flags.hpp"
 #include "job.hpp"
+#include "numbers.hpp"
 #include "output.hpp"
 #include "profile.hpp"
 #include "stretto/analyze/explain.hpp"
@@ -38,7 +44,7 @@ constexpr std::string_view kMeasuredSlowdown = "auto";
 }
 
 void add_scale(CLI::App& app, const std::string& name, double& value, const std::string& help) {
-  app.add_option(name, value, help)->check(CLI::Range(1e-6, 1e6))->type_name("X");
+  app.add_option(name, value, help)->check(number_from(1e-6, 1e6))->type_name("X");
 }
 
 std::vector<double> factors(const std::vector<std::string>& texts, int ranks) {
@@ -65,6 +71,42 @@ std::vector<double> factors(const std::vector<std::string>& texts, int ranks) {
     result[static_cast<std::size_t>(rank)] = 1.0 / speed;
   }
   return result;
+}
+
+/// Where a profile, a model table or a trace is wanted and a file of another of Stretto's forms is
+/// given.
+void refuse_other_forms(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::array<char, 512> head{};
+  file.read(head.data(), head.size());
+  const std::string_view text(head.data(), static_cast<std::size_t>(file.gcount()));
+  struct Form {
+    std::string_view schema;
+    std::string_view what;
+    std::string_view help;
+  };
+  constexpr std::array kForms = {
+      Form{"\"stretto.plan/",
+           "a plan",
+           "Example: stretto simulate resnet50 --machine M --plan FILE"},
+      Form{"\"stretto.machine/", "a machine", "Example: stretto plan resnet50 --machine FILE"},
+      Form{"\"stretto.summary/", "a summary", "stretto report and stretto diff read it"},
+      Form{"\"stretto.plan_result/",
+           "a result of stretto plan",
+           "It was made from a profile: give that"},
+      Form{"\"stretto.simulate/",
+           "a result of stretto simulate",
+           "It was made from a profile: give that"}};
+  for (const Form& form : kForms) {
+    if (text.find(form.schema) != std::string_view::npos) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  {"this file is something else",
+                   path,
+                   std::string(form.what),
+                   "a model's name, a step profile, a model table, or traces",
+                   std::string(form.help)});
+    }
+  }
 }
 
 }  // namespace
@@ -112,26 +154,26 @@ void PlanInput::add_to(CLI::App& app) {
   app.add_option("--streams",
                  simulate.streams,
                  "Exchanges whose latencies may overlap, on one wire (default 1; 0 = all)")
-      ->check(CLI::Range(0, 4096))
+      ->check(whole_number_from(0, 4096))
       ->type_name("N");
   app.add_option(
          "--segment", segment, "With priority: after so much a more urgent bucket overtakes")
       ->type_name("SIZE");
   app.add_option("--zero", zero, "ZeRO stage: 0 (none), 1, 2 or 3 (FSDP)")
-      ->check(CLI::Range(0, 3))
+      ->check(whole_number_from(0, 3))
       ->type_name("N");
   app.add_option("--prefetch", simulate.prefetch, "Buckets that --zero 3 gathers ahead (default 1)")
-      ->check(CLI::Range(0, 1 << 20))
+      ->check(whole_number_from(0, 1 << 20))
       ->type_name("N");
   compress.add_to(
       app,
       "Codec of the gradients, with its time: int8, topk:0.01...; auto or auto:int8,...: "
       "one of those, per bucket, where it pays");
   app.add_option("--accumulate", simulate.accumulate, "Passes per step; the last one communicates")
-      ->check(CLI::Range(1, 1 << 20))
+      ->check(whole_number_from(1, 1 << 20))
       ->type_name("N");
   app.add_option("--batch", device.batch, "Samples per rank and pass, of a model")
-      ->check(CLI::Range(1, 1 << 30))
+      ->check(whole_number_from(1, 1 << 30))
       ->type_name("N");
   auto* flops = app.add_option(
       "--device-flops", device.flops_per_s, "Rate assumed for a model (default 50e12)");
@@ -141,10 +183,10 @@ void PlanInput::add_to(CLI::App& app) {
       ->excludes(flops)
       ->type_name("X");
   app.add_option("--mfu", mfu, "Part of --flops that is reached, 0 to 1")
-      ->check(CLI::Range(1e-6, 1.0))
+      ->check(number_from(1e-6, 1.0))
       ->type_name("X");
   app.add_option("--compute-s", compute_s, "Stretch the profile to so many seconds of compute")
-      ->check(CLI::Range(1e-9, 1e9))
+      ->check(number_from(1e-9, 1e9))
       ->type_name("S");
   add_scale(app, "--compute-speed", compute_speed, "What if compute were X times as quick");
   add_scale(app, "--bandwidth", bandwidth, "What if all links were X times as quick");
@@ -257,6 +299,16 @@ PlanInput::Loaded PlanInput::load(bool quiet) const {
     loaded.machine = load_machine("--machine", machine);
   }
   std::optional<ExchangeCosts> fitted;
+  for (const std::string& path : trace.paths) {
+    refuse_other_forms(path);
+    if (trace.paths.size() > 1 && names_profile(path) && !std::filesystem::exists(path)) {
+      refuse("one model at a time",
+             "PROFILE",
+             fmt::format("{}", fmt::join(trace.paths, " ")),
+             "one model's name or profile; or only traces, of the ranks of one run",
+             "Models: " + model_list());
+    }
+  }
   if (trace.paths.size() == 1 && names_profile(trace.paths[0])) {
     if (!names_model(trace.paths[0])) {
       refuse_model_flags("a step profile");

@@ -2,8 +2,10 @@
 #include "schedule.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -12,8 +14,10 @@
 
 #include "flags.hpp"
 #include "job.hpp"
+#include "numbers.hpp"
 #include "output.hpp"
 #include "stretto/analyze/analyze.hpp"
+#include "stretto/base/text.hpp"
 #include "stretto/plan/algorithm_choice.hpp"
 #include "stretto/plan/fixed_plans.hpp"
 #include "stretto/plan/planner.hpp"
@@ -41,6 +45,31 @@ Plan read_plan(const std::string& path, const std::vector<TensorSpec>& tensors) 
                  "Use the plan with the model it was made for; --save-plan writes one"});
   }
   return plan;
+}
+
+/// Of a --buckets that is neither planned nor ddp.
+Bytes bucket_size(const std::string& text) {
+  const auto refuse = [&](std::string expected, std::string help) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {"buckets cannot be made like this",
+                 "--buckets",
+                 quote(text),
+                 std::move(expected),
+                 std::move(help)});
+  };
+  constexpr std::array<std::string_view, 2> kRules = {"planned", "ddp"};
+  Bytes size;
+  try {
+    size = parse_bytes(text);
+  } catch (const Error& error) {
+    const std::string_view meant = nearest(text, kRules);
+    refuse("planned, ddp, or " + error.detail().expected,
+           meant.empty() ? std::string() : fmt::format("Did you mean {}?", quote(meant)));
+  }
+  if (size <= Bytes(0)) {
+    refuse("planned, ddp, or a size above 0", "Example: 4M");
+  }
+  return size;
 }
 
 }  // namespace
@@ -77,7 +106,7 @@ void ScheduleOptions::add_to(CLI::App& app) {
                   "those, per bucket, where it pays. All but none lose something: see "
                   "docs/compression.md");
   app.add_option("--streams", streams, "Buckets on the wire at once (default 1; 0 = all)")
-      ->check(CLI::Range(0, 4096))
+      ->check(whole_number_from(0, 4096))
       ->type_name("N");
   app.add_option("--verify", verify, "Every N steps reduce one bucket a second time and compare")
       ->type_name("N");
@@ -144,14 +173,7 @@ ScheduleOptions::Resolved ScheduleOptions::resolve_rule(
   } else if (buckets.empty() && resolved.session.schedule == Schedule::kSerial) {
     resolved.plan = single_bucket_plan(tensors);
   } else {
-    const Bytes cap = buckets.empty()
-                          ? kDefaultBucket
-                          : from_flag("--buckets", [&] { return parse_bytes(buckets); });
-    if (cap <= Bytes(0)) {
-      throw Error(
-          ErrorCode::kInvalidArgument,
-          {"a bucket must have a size", "--buckets", buckets, "more than 0", "Example: 4M"});
-    }
+    const Bytes cap = buckets.empty() ? kDefaultBucket : bucket_size(buckets);
     resolved.plan = uniform_plan(tensors, cap);
     rule = fmt::format("buckets of {}", format(cap));
   }

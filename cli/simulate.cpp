@@ -89,6 +89,14 @@ std::string validation_of(const SimulateFlags& flags, const Context& context) {
 
 int run_simulate(const SimulateFlags& flags, const Context& context) {
   if (!flags.validate.empty()) {
+    if (!flags.input.trace.paths.empty()) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  {"measurements are compared instead of a step simulated",
+                   "--validate",
+                   "--validate and " + flags.input.trace.paths.front(),
+                   "one of them",
+                   "The published runs bring their own models and machines"});
+    }
     write_stdout(validation_of(flags, context));
     return 0;
   }

@@ -861,6 +861,65 @@ class Plan(CliTest):
         error = self.error(stretto("simulate", "--validate", self.directory / "none", "--json"), 2)
         self.assertIn("none", error["where"] + error["found"])
 
+    def test_what_ifs_combine(self):
+        # Everything twice as quick is half the step, whatever the plan.
+        for schedule in ("serial", "overlap", "priority"):
+            on = ("vgg16", "--machine", self.MACHINE, "--schedule", schedule)
+            step = self.plan(*on)["predicted_step_s"]
+            twice = self.plan(*on, "--bandwidth", 2, "--latency", 0.5, "--compute-speed", 2)["predicted_step_s"]
+            self.assertAlmostEqual(step / 2, twice, delta=1e-9 * step)
+        simulated = self.result(
+            stretto("simulate", *on, "--bandwidth", 2, "--latency", 0.5, "--compute-speed", 2, "--json")
+        )
+        self.assertAlmostEqual(simulated["step_s"], twice, places=9)
+        # What priority leaves exposed is what the step takes more than compute.
+        self.assertAlmostEqual(simulated["summary"]["exposed_s"], twice - simulated["summary"]["compute_s"], places=6)
+
+    def test_one_document_answers_several_questions(self):
+        document = self.plan("resnet50", "--machine", self.MACHINE, "--sweep", "--ranks", "4,4", "--emit", "ddp")
+        self.assertEqual({4}, {row["ranks"] for row in document["scaling"]})
+        algorithms = [row["algorithm"] for row in document["scaling"]]
+        self.assertEqual(len(algorithms), len(set(algorithms)))  # 4 was asked for twice
+        self.assertEqual(["ddp"], list(document["emit"]))
+        caps = [point["cap_bytes"] for point in document["sweep"]]
+        self.assertEqual(caps, sorted(set(caps)))
+        self.assertEqual(1, document["sweep"][-1]["buckets"])
+
+    def test_a_plan_that_was_edited_has_to_be_right(self):
+        path = self.directory / "plan.json"
+        on = ("resnet50", "--machine", self.MACHINE)
+        self.plan(*on, "--save-plan", path)
+        good = json.loads(path.read_text())
+
+        def refused(change):
+            plan = json.loads(json.dumps(good))
+            change(plan)
+            path.write_text(json.dumps(plan))
+            return self.error(stretto("simulate", *on, "--plan", path, "--json"), 3)
+
+        error = refused(lambda plan: plan["buckets"][0].update(bytes=5))
+        self.assertEqual("5", error["found"])
+        self.assertIn("/buckets/0/bytes", error["where"])
+        self.assertIn(str(good["buckets"][0]["bytes"]), error["expected"])
+        error = refused(lambda plan: plan["buckets"][0]["tensors"].pop())
+        self.assertIn("/buckets/0/tensors", error["where"])
+        error = refused(lambda plan: plan.pop("tensors"))
+        self.assertIn("'tensors' is missing", error["message"])
+        self.assertIn("'buckets'", error["found"])
+        self.assertIn("'tensors'", error["expected"])
+        error = self.error(stretto("plan", path, "--machine", self.MACHINE, "--json"), 2)
+        self.assertIn("a plan", error["found"])
+        self.assertIn("--plan", error["help"])
+
+    def test_wrong_buckets_and_two_questions_of_simulate(self):
+        on = ("simulate", "resnet50", "--machine", self.MACHINE, "--json")
+        error = self.error(stretto(*on, "--buckets", "planed"), 2)
+        self.assertIn("planned, ddp, or a size", error["expected"])
+        self.assertIn("'planned'", error["help"])
+        self.assertIn("above 0", self.error(stretto(*on, "--buckets", "0"), 2)["expected"])
+        error = self.error(stretto("simulate", "resnet50", "--validate", self.directory, "--json"), 2)
+        self.assertIn("resnet50", error["found"])
+
     def test_wrong_input(self):
         for arguments, code, text in (
             ((), 2, "Models: "),
@@ -879,6 +938,13 @@ class Plan(CliTest):
             (("resnet50", "--layouts", "--machine", "dgx-a100"), 2, "transformer"),
             (("resnet50", "--machine", self.MACHINE, "--check", "x"), 2, "another trace"),
             ((self.TRACES, "--batch", 8), 2, "--compute-speed"),
+            (("resnet50", "vgg16", "--machine", self.MACHINE), 2, "one model at a time"),
+            (("resnet50", "--machine", self.MACHINE, "--ranks", "8-32"), 2, "'8-32' is no whole number from 1"),
+            (("resnet50", "--machine", self.MACHINE, "--ranks", "8,0"), 2, "'0' is no whole number from 1"),
+            (("resnet50", "--machine", self.MACHINE, "--bandwidth", "nan"), 2, "'nan' is no number from"),
+            (("resnet50", "--machine", self.MACHINE, "--compute-s", "nan"), 2, "'nan' is no number from"),
+            (("resnet50", "--machine", self.MACHINE, "--flops", "1e14", "--mfu", "nan"), 2, "'nan' is no number from"),
+            (("resnet50", "--machine", self.MACHINE, "--sweep", "--ranks", "8"), 2, "one question at a time"),
         ):
             done = stretto("plan", *arguments)
             self.assertEqual(done.returncode, code, (arguments, done.stderr))
