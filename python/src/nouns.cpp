@@ -344,6 +344,15 @@ void bind_summary(nb::module_& module) {
                    [](const RankSummary& self) { return self.communication.count(); })
       .def_prop_ro("exposed_s", [](const RankSummary& self) { return self.exposed.count(); });
 
+  nb::class_<CodecSummary>(module, "CodecSummary", "All exchanges with one codec, per step.")
+      .def_ro("codec", &CodecSummary::codec)
+      .def_ro("exchanges", &CodecSummary::exchanges)
+      .def_prop_ro("bytes", [](const CodecSummary& self) { return self.bytes.count(); })
+      .def_prop_ro("exchange_s", [](const CodecSummary& self) { return self.exchange.count(); })
+      .def_prop_ro("encode_s", [](const CodecSummary& self) { return self.encode.count(); })
+      .def_prop_ro("wire_s", [](const CodecSummary& self) { return self.wire.count(); })
+      .def_prop_ro("decode_s", [](const CodecSummary& self) { return self.decode.count(); });
+
   nb::class_<Summary> summary(
       module, "Summary", "The numbers that answer the question; times are medians over steps.");
   summary.def_ro("steps", &Summary::steps)
@@ -351,6 +360,7 @@ void bind_summary(nb::module_& module) {
       .def_ro("launches", &Summary::launches)
       .def_ro("buckets", &Summary::buckets)
       .def_ro("per_rank", &Summary::per_rank)
+      .def_ro("codecs", &Summary::codecs)
       .def_ro("samples_per_s", &Summary::samples_per_s)
       .def_ro("scaling_efficiency", &Summary::scaling_efficiency)
       .def_prop_ro("step_s", [](const Summary& self) { return self.step.count(); })

@@ -12,6 +12,7 @@
 
 #include "stretto/analyze/activity.hpp"
 #include "stretto/analyze/buckets.hpp"
+#include "stretto/analyze/codecs.hpp"
 #include "stretto/analyze/steps.hpp"
 #include "stretto/base/error.hpp"
 #include "stretto/base/statistics.hpp"
@@ -328,6 +329,7 @@ Summary analyze(const Timeline& timeline, const AnalyzeOptions& options) {
     }
   }
   summary.buckets = std::move(buckets.summaries);
+  summary.codecs = detail::summarize_codecs(timeline, steps);
   if (options.samples_per_step > 0) {
     summary.samples_per_s = static_cast<double>(options.samples_per_step) / summary.step.count();
   }

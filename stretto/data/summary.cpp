@@ -129,6 +129,16 @@ std::string to_json(const Summary& summary) {
                                     {"communication_s", rank.communication.count()},
                                     {"exposed_s", rank.exposed.count()}});
   }
+  ordered_json codecs = ordered_json::array();
+  for (const CodecSummary& codec : summary.codecs) {
+    codecs.push_back(ordered_json{{"codec", codec.codec},
+                                  {"exchanges", codec.exchanges},
+                                  {"bytes", codec.bytes.count()},
+                                  {"exchange_s", codec.exchange.count()},
+                                  {"encode_s", codec.encode.count()},
+                                  {"wire_s", codec.wire.count()},
+                                  {"decode_s", codec.decode.count()}});
+  }
   return detail::write_json(
       ordered_json{{"schema", "stretto.summary/1"},
                    {"steps", summary.steps},
@@ -150,7 +160,8 @@ std::string to_json(const Summary& summary) {
                    {"samples_per_s", optional_json(summary.samples_per_s)},
                    {"scaling_efficiency", optional_json(summary.scaling_efficiency)},
                    {"buckets", std::move(buckets)},
-                   {"per_rank", std::move(per_rank)}});
+                   {"per_rank", std::move(per_rank)},
+                   {"codecs", std::move(codecs)}});
 }
 
 Summary summary_from_json(std::string_view text, std::string_view where) {
@@ -203,6 +214,19 @@ Summary summary_from_json(std::string_view text, std::string_view where) {
     rank.communication = json.at("communication_s").seconds();
     rank.exposed = json.at("exposed_s").seconds();
     summary.per_rank.push_back(rank);
+  }
+  if (const auto codecs = root.find("codecs")) {  // older results have none
+    for (const JsonValue& json : codecs->elements()) {
+      CodecSummary codec;
+      codec.codec = json.at("codec").text();
+      codec.exchanges = json.at("exchanges").number();
+      codec.bytes = Bytes(json.at("bytes").integer(0, std::numeric_limits<std::int64_t>::max()));
+      codec.exchange = json.at("exchange_s").seconds();
+      codec.encode = json.at("encode_s").seconds();
+      codec.wire = json.at("wire_s").seconds();
+      codec.decode = json.at("decode_s").seconds();
+      summary.codecs.push_back(std::move(codec));
+    }
   }
   return summary;
 }

@@ -57,6 +57,17 @@ struct RankSummary {
   Seconds exposed{};
 };
 
+/// All exchanges with one codec: per step, mean over ranks, median over steps.
+struct CodecSummary {
+  std::string codec;  ///< As to_string(CodecSpec) writes it.
+  double exchanges = 0.0;
+  Bytes bytes{};       ///< Of the gradients, before they are encoded.
+  Seconds exchange{};  ///< Union of its exchanges' intervals;
+  Seconds encode{};    ///< of that, the union of what encodes,
+  Seconds decode{};    ///< and of what decodes, sums that are made on the way included;
+  Seconds wire{};      ///< and the rest, in which an exchange only travels, or waits for its turn.
+};
+
 /// The numbers that answer the question. Of each step every time is taken per rank and averaged
 /// over ranks; what stands here is the median over steps. Ratios are of these medians; a ratio that
 /// has no meaning (no communication) is absent, never 100 %.
@@ -77,6 +88,7 @@ struct Summary {
   std::optional<double> scaling_efficiency;  ///< compute / step, or against a 1-rank run if given.
   std::vector<BucketSummary> buckets;
   std::vector<RankSummary> per_rank;
+  std::vector<CodecSummary> codecs;  ///< Of a run with codecs, in the order they first encode.
 
   /// Part of the exposed time that is the bucket's: its exposed_share against exposed or against
   /// what all shares sum to, whichever is larger; of all buckets together never above 1. Absent

@@ -177,6 +177,9 @@ class Columns {
         continue;
       }
       const bool host = record.lane == Lane::kHost;
+      if (record.kind == RecordKind::kAnnotation && record.lane == Lane::kCommunication) {
+        continue;  // what a codec did within an exchange, which is drawn
+      }
       if (record.kind == RecordKind::kEnqueue || record.kind == RecordKind::kAnnotation ||
           (host && activities_.has_device(record.rank))) {
         ++left_out_.host_rows;

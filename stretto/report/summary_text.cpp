@@ -150,6 +150,21 @@ std::string bucket_table(const Summary& summary, BucketRows which) {
 
 namespace {
 
+std::string codec_table(const Summary& summary) {
+  std::vector<std::vector<std::string>> rows = {
+      {"codec", "exchanges", "gradients", "exchange", "encode", "wire", "decode"}};
+  for (const CodecSummary& codec : summary.codecs) {
+    rows.push_back({codec.codec,
+                    fmt::format("{:.4g}", codec.exchanges),
+                    format(codec.bytes),
+                    format(codec.exchange),
+                    format(codec.encode),
+                    format(codec.wire),
+                    format(codec.decode)});
+  }
+  return table(rows);
+}
+
 std::string rank_table(const Summary& summary) {
   std::vector<std::vector<std::string>> rows = {
       {"rank", "step", "compute", "communication", "exposed"}};
@@ -184,6 +199,9 @@ std::string text_summary(const Summary& summary, bool steps_marked) {
   std::string text = aligned(lines_of(summary, steps_marked));
   if (!summary.buckets.empty()) {
     text += "\n" + bucket_table(summary);
+  }
+  if (!summary.codecs.empty()) {
+    text += "\n" + codec_table(summary);
   }
   if (summary.per_rank.size() > 1) {
     text += "\n" + rank_table(summary);

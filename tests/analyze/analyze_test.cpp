@@ -45,6 +45,42 @@ Timeline three_steps() {
   return builder.timeline();
 }
 
+TEST(Analyze, WhatACodecDidIsPartOfItsExchangesAndOfNothingElse) {
+  TimelineBuilder with(2);
+  TimelineBuilder without(2);
+  for (std::uint32_t step = 0; step < 3; ++step) {
+    add_step(with, step, 0);
+    add_step(without, step, 0);
+    if (step == 0) {
+      continue;  // travelled as it was
+    }
+    for (std::uint32_t rank = 0; rank < 2; ++rank) {
+      const double late = rank * 2.0;
+      with.step(step, rank, step * 100.0 + rank * 7.0, 60)
+          .codec(0, "encode int8", 20, 23)  // from 21 on, where the exchange begins
+          .codec(0, "encode int8", 24, 25)
+          .codec(0, "decode int8", 24.5, 28 + late)
+          .codec(1, "encode topk:0.01", 41, 44)
+          .codec(1, "decode topk:0.01", 50, 51);
+    }
+  }
+  const Summary summary = analyze(with.timeline());
+  ASSERT_EQ(summary.codecs.size(), 2U);
+  const CodecSummary& int8 = summary.codecs[0];
+  EXPECT_EQ(int8.codec, "int8");
+  EXPECT_EQ(int8.exchanges, 1.0);
+  EXPECT_EQ(int8.bytes, Bytes(4000));
+  EXPECT_NEAR(int8.exchange.count(), 14 * kMs, 1e-9);
+  EXPECT_NEAR(int8.encode.count(), 3 * kMs, 1e-9);
+  EXPECT_NEAR(int8.decode.count(), 4.5 * kMs, 1e-9);  // 3.5 and 5.5
+  EXPECT_NEAR(int8.wire.count(), 7 * kMs, 1e-9);      // 14 - 2 - 4 and 14 - 2 - 6
+  EXPECT_EQ(summary.codecs[1].codec, "topk:0.01");
+  EXPECT_NEAR(summary.codecs[1].wire.count(), 6 * kMs, 1e-9);
+  Summary rest = summary;
+  rest.codecs.clear();
+  EXPECT_EQ(to_json(rest), to_json(analyze(without.timeline())));
+}
+
 TEST(Analyze, NumbersOfAKnownRun) {
   const Summary summary = analyze(three_steps(), {.samples_per_step = 610});
   // The median step is step 1: late by 1 ms.

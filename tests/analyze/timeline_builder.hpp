@@ -54,6 +54,13 @@ class TimelineBuilder {
     return *this;
   }
 
+  /// What a codec did within a bucket's exchange: `encode int8`.
+  TimelineBuilder& codec(std::uint32_t bucket, std::string_view name, double begin, double end) {
+    add(RecordKind::kAnnotation, Lane::kCommunication, name, begin, end);
+    last().bucket = bucket;
+    return *this;
+  }
+
   [[nodiscard]] const Timeline& timeline() const { return timeline_; }
 
  private:

@@ -203,6 +203,7 @@ inline Summary any_summary() {
   bucket.waited_for = any_enum<WaitedFor>(4);
   summary.buckets.push_back(bucket);
   summary.per_rank.push_back({3, time(), time(), time(), time()});
+  summary.codecs.push_back({"topk:0.01", 2.5, Bytes(4096), time(), time(), time(), time()});
   return summary;
 }
 
