@@ -120,8 +120,10 @@ void bind_plan(nb::module_& module) {
                    })
       .def_ro("stochastic", &CodecSpec::stochastic)
       .def_ro("error_feedback", &CodecSpec::error_feedback)
+      .def_ro("momentum", &CodecSpec::momentum)
+      .def_ro("warmup", &CodecSpec::warmup)
       .def("chosen_of",
-           &CodecSpec::chosen_of,
+           nb::overload_cast<std::size_t>(&CodecSpec::chosen_of, nb::const_),
            "elements"_a,
            "Of a bucket of so many elements, how many topk and randomk send.")
       .def("__repr__", [](const CodecSpec& self) { return to_string(self); });

@@ -60,6 +60,12 @@ Work CompressedBucket::all_reduce(BufferView data,
     input_.of_sums = residuals->of_sums(begin);
     input_.next_of_sums = residuals->next_of_sums(begin);
   }
+  if (codec_.momentum > 0.0 && residuals != nullptr) {
+    input_.velocity = residuals->velocity(begin);
+    input_.next_velocity = residuals->next_velocity(begin);
+  }
+  input_.step = step;
+  intervals_.clear();
   input_.key = detail::mix_key((std::uint64_t{step} << 40) ^ begin);
   finite_ = true;
   if (communicator_->size() > 1) {
@@ -81,7 +87,8 @@ void CompressedBucket::set_directions(std::span<const float> directions) {
 }
 
 bool can_ride(const CodecSpec& codec, Algorithm algorithm) noexcept {
-  if (algorithm == Algorithm::kAuto || algorithm == Algorithm::kDirect) {
+  if (algorithm == Algorithm::kAuto || algorithm == Algorithm::kDirect ||
+      algorithm == Algorithm::kHierarchical) {
     return true;
   }
   const bool additive = codec.kind == CodecKind::kFp16 || codec.kind == CodecKind::kBf16 ||

@@ -28,6 +28,16 @@ struct CodecCounters {
   CodecCounters& operator+=(const CodecCounters& other) noexcept;
 };
 
+enum class CodecStage : std::uint8_t { kEncode, kDecode };
+
+/// In which an exchange encoded or decoded, by the clock of its Work: on an emulated machine, that
+/// machine's.
+struct CodecInterval {
+  CodecStage stage = CodecStage::kEncode;
+  Nanoseconds begin{};
+  Nanoseconds end{};
+};
+
 /// All-reduce of one bucket with fewer bytes. One exchange at a time.
 ///
 /// How it travels follows from the codec. *Two-shot* (fp16, bf16, int8, int4, onebit): every rank
@@ -37,11 +47,16 @@ struct CodecCounters {
 /// algorithm other than direct): the encoded bucket takes part in an all-reduce. *Low rank*
 /// (powersgd): factors of matrices do, in two that depend on each other. All ranks get the same
 /// bits.
+///
+/// Under Algorithm::kHierarchical two-shot and gather run between nodes only: inside a node fp32
+/// sums travel, and each rank encodes its share of its node's sum, whose residual it alone keeps.
+/// Where ranks are equally far, or nodes have not equally many, it is as under kDirect.
 class CompressedBucket : private detail::Procedure {
  public:
   /// `data`, of fp32, is replaced by the sum or mean over ranks of D(Q(data + residual)). With
   /// error feedback it uses `residuals` from element `begin` on, which it never commits. `step`
-  /// seeds what is random. Lives, as `data` and `residuals`, until the Work is over.
+  /// seeds what is random, and counts the steps of a warm-up. Lives, as `data` and `residuals`,
+  /// until the Work is over.
   /// @throws Error kInvalidArgument: another type or length, an op that is neither sum nor mean, an
   ///         algorithm that the codec cannot ride; kUnavailable as Communicator::all_reduce_by.
   [[nodiscard]] Work all_reduce(BufferView data,
@@ -58,6 +73,8 @@ class CompressedBucket : private detail::Procedure {
   /// Not while an exchange runs.
   [[nodiscard]] const CodecCounters& counters() const noexcept { return counters_; }
   void reset_counters() noexcept { counters_ = {}; }
+  /// Of the last exchange, once it is over. What follows within 10 us is one.
+  [[nodiscard]] std::span<const CodecInterval> intervals() const noexcept { return intervals_; }
 
   /// What the codec has learned of earlier gradients, the same on all ranks: powersgd's directions.
   /// Empty for the others, and before the first exchange. Between steps.
@@ -65,9 +82,11 @@ class CompressedBucket : private detail::Procedure {
   /// @throws Error kMismatch: another number of them than this bucket has.
   virtual void set_directions(std::span<const float> directions);
   /// The step is over: what its exchange has learned counts from now on. As Residuals::commit().
-  virtual void commit() noexcept {}
+  virtual void commit() noexcept { strays_ -= strays_ > 0 && finite_ ? 1 : 0; }
   /// As it was before the last commit().
-  virtual void undo() noexcept {}
+  virtual void undo() noexcept { strays_ = kStraySteps; }
+  /// What the residuals held was replaced.
+  void residuals_changed() noexcept { strays_ = kStraySteps; }
 
  protected:
   /// What one exchange works on.
@@ -78,26 +97,42 @@ class CompressedBucket : private detail::Procedure {
     float* next_own = nullptr;
     const float* of_sums = nullptr;
     float* next_of_sums = nullptr;
+    const float* velocity = nullptr;  ///< With momentum correction.
+    float* next_velocity = nullptr;
+    std::uint32_t step = 0;
     std::uint64_t key = 0;
   };
   explicit CompressedBucket(const CodecSpec& codec) : codec_(codec) {}
 
+  /// Under Algorithm::kHierarchical: dense within each node, exchange_among() between nodes, for
+  /// which `input_` is narrowed to this rank's share of the bucket.
+  [[nodiscard]] detail::Task over_nodes(detail::Exchange& exchange);
+  /// The codec's exchange among some ranks, of what `input_` is.
+  [[nodiscard]] virtual detail::Task exchange_among(detail::Exchange& exchange);
+
   Input input_;
   bool finite_ = true;
   CodecCounters counters_;
+  std::vector<CodecInterval> intervals_;
 
  private:
   friend std::unique_ptr<CompressedBucket> compressed_bucket(Communicator& communicator,
                                                              const CodecSpec& codec,
                                                              std::size_t count,
                                                              std::vector<MatrixPart> matrices);
+  void take_strays(std::size_t begin, std::size_t end) noexcept;
+
+  // Steps in which residuals of elements that this rank does not encode may be there: each of the
+  // two copies is emptied in one.
+  static constexpr int kStraySteps = 2;
+  int strays_ = kStraySteps;
   CodecSpec codec_;
   Communicator* communicator_ = nullptr;
   std::size_t count_ = 0;
 };
 
 /// Whether a bucket of that codec can travel by that algorithm: all by kDirect and kAuto, which
-/// means kDirect here; by others the additive ones.
+/// means kDirect here, and by kHierarchical; by others the additive ones.
 [[nodiscard]] bool can_ride(const CodecSpec& codec, Algorithm algorithm) noexcept;
 
 /// What powersgd sends a matrix for saves it this many times, or the matrix travels as it is.

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <ctime>
 #include <memory>
+#include <new>
 #include <vector>
 
 #include "stretto/comm/exchange.hpp"
@@ -52,12 +54,21 @@ namespace stretto::detail {
 /// compute it too.
 class CodecTime {
  public:
-  CodecTime(Exchange& exchange, Nanoseconds& total)
-      : exchange_(exchange), total_(total), begin_(now()) {}
+  CodecTime(Exchange& exchange,
+            CodecStage stage,
+            CodecCounters& counters,
+            std::vector<CodecInterval>& intervals)
+      : exchange_(exchange),
+        total_(stage == CodecStage::kEncode ? counters.encode : counters.decode),
+        intervals_(intervals),
+        interval_{stage, clock(), {}},
+        begin_(now()) {}
   ~CodecTime() {
     const Nanoseconds spent = now() - begin_;
     total_ += spent;
     exchange_.spend(spent);
+    interval_.end = clock();
+    note();
   }
   CodecTime(const CodecTime&) = delete;
   CodecTime& operator=(const CodecTime&) = delete;
@@ -68,8 +79,28 @@ class CodecTime {
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
     return std::chrono::seconds(time.tv_sec) + Nanoseconds(time.tv_nsec);
   }
+  /// That of the operation's WorkTimes.
+  [[nodiscard]] Nanoseconds clock() const noexcept {
+    return exchange_.now != 0 ? Nanoseconds(exchange_.now)
+                              : Nanoseconds(std::chrono::steady_clock::now().time_since_epoch());
+  }
+  void note() noexcept {
+    constexpr Nanoseconds kApart = std::chrono::microseconds(10);
+    if (!intervals_.empty() && intervals_.back().stage == interval_.stage &&
+        interval_.begin - intervals_.back().end <= kApart) {
+      intervals_.back().end = interval_.end;
+      return;
+    }
+    try {
+      intervals_.push_back(interval_);
+    } catch (const std::bad_alloc&) {
+      // A record less: nothing is computed from it.
+    }
+  }
   Exchange& exchange_;
   Nanoseconds& total_;
+  std::vector<CodecInterval>& intervals_;
+  CodecInterval interval_;
   Nanoseconds begin_;
 };
 

@@ -114,13 +114,13 @@ class LowRank final : public CompressedBucket {
     const bool feedback = input_.own != nullptr;
     const std::vector<Piece> all = pieces();
     if (directions_.empty() && q_count_ != 0) {
-      const CodecTime time(exchange, counters_.encode);
+      const CodecTime time(exchange, CodecStage::kEncode, counters_, intervals_);
       directions_.assign(q_count_, 0.0F);
       normalise_directions(directions_);
     }
     for (const Piece& piece : all) {
       {
-        const CodecTime time(exchange, counters_.encode);
+        const CodecTime time(exchange, CodecStage::kEncode, counters_, intervals_);
         kernels.project(values(piece.begin),
                         feedback ? input_.own + piece.begin : nullptr,
                         piece.rows,
@@ -132,7 +132,7 @@ class LowRank final : public CompressedBucket {
       co_await exchange.breathe();
     }
     {
-      const CodecTime time(exchange, counters_.encode);
+      const CodecTime time(exchange, CodecStage::kEncode, counters_, intervals_);
       put_exact();
     }
     co_await exchange.breathe();
@@ -146,7 +146,7 @@ class LowRank final : public CompressedBucket {
       co_return;
     }
     {
-      const CodecTime time(exchange, counters_.decode);
+      const CodecTime time(exchange, CodecStage::kDecode, counters_, intervals_);
       get_exact();
     }
     if (matrices_.empty()) {
@@ -154,7 +154,7 @@ class LowRank final : public CompressedBucket {
     }
 
     {
-      const CodecTime time(exchange, counters_.encode);
+      const CodecTime time(exchange, CodecStage::kEncode, counters_, intervals_);
       p_.assign(wire(), wire() + p_count_);
       std::size_t at = 0;
       for (const MatrixPart& matrix : matrices_) {
@@ -165,7 +165,7 @@ class LowRank final : public CompressedBucket {
     }
     for (const Piece& piece : all) {
       {
-        const CodecTime time(exchange, counters_.encode);
+        const CodecTime time(exchange, CodecStage::kEncode, counters_, intervals_);
         kernels.project_back(values(piece.begin),
                              piece.rows,
                              piece.cols,
@@ -183,13 +183,13 @@ class LowRank final : public CompressedBucket {
       co_return;
     }
     {
-      const CodecTime time(exchange, counters_.decode);
+      const CodecTime time(exchange, CodecStage::kDecode, counters_, intervals_);
       next_directions_.assign(wire(), wire() + q_count_);
       normalise_directions(next_directions_);
     }
     for (const Piece& piece : all) {
       {
-        const CodecTime time(exchange, counters_.decode);
+        const CodecTime time(exchange, CodecStage::kDecode, counters_, intervals_);
         kernels.reconstruct(values(piece.begin),
                             piece.rows,
                             piece.cols,
@@ -230,7 +230,7 @@ class LowRank final : public CompressedBucket {
   // Whether `count` sums are finite; if not, this exchange is over, on all ranks. A gradient that
   // is not makes its row of P so: even infinity times zero is no number.
   [[nodiscard]] bool take_sums(Exchange& exchange, std::size_t count) {
-    const CodecTime time(exchange, counters_.decode);
+    const CodecTime time(exchange, CodecStage::kDecode, counters_, intervals_);
     finite_ = std::all_of(wire(), wire() + count, [](float value) { return std::isfinite(value); });
     if (!finite_) {
       ++counters_.not_finite;

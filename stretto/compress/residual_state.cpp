@@ -16,7 +16,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "numbers are written as they are");
 
 constexpr std::string_view kMagic = "SRES";
-constexpr std::uint32_t kVersion = 2;
+constexpr std::uint32_t kVersion = 3;
 constexpr std::size_t kChecksum = sizeof(std::uint64_t);
 
 std::uint64_t checksum_of(std::span<const std::byte> bytes) {
@@ -133,6 +133,8 @@ std::vector<std::byte> to_bytes(const ResidualState& state) {
     writer.number(std::uint64_t{tensor.sums.size()});
     writer.floats(tensor.own);
     writer.floats(tensor.sums);
+    writer.number(std::uint64_t{tensor.velocity.size()});
+    writer.floats(tensor.velocity);
   }
   writer.number(std::uint64_t{state.directions.size()});
   for (const std::vector<float>& directions : state.directions) {
@@ -185,6 +187,13 @@ ResidualState residual_state_from_bytes(std::span<const std::byte> bytes, std::s
     }
     tensor.own = reader.floats(own);
     tensor.sums = reader.floats(sums);
+    const auto velocity = reader.number<std::uint64_t>();
+    if (velocity != 0 && velocity != own) {
+      reader.fail("a tensor has not as many velocities as elements",
+                  std::to_string(velocity) + " of '" + tensor.name + "'",
+                  std::to_string(own));
+    }
+    tensor.velocity = reader.floats(velocity);
     state.tensors.push_back(std::move(tensor));
   }
   const auto buckets = reader.number<std::uint64_t>();
@@ -245,20 +254,26 @@ ResidualState remapped(std::span<const ResidualState> states,
   result.rank = rank;
   result.step = first.step;
   for (const ResidualState::Tensor& tensor : first.tensors) {
-    result.tensors.push_back({tensor.name, std::vector<float>(tensor.own.size()), {}});
+    result.tensors.push_back({tensor.name, std::vector<float>(tensor.own.size()), {}, {}});
   }
   for (std::uint64_t older = rank; older < first.world; older += world) {
     const ResidualState& state = of_rank(static_cast<std::uint32_t>(older));
     for (std::size_t i = 0; i < state.tensors.size(); ++i) {
       add(result.tensors[i].own, state.tensors[i].own);
       add(result.tensors[i].own, state.tensors[i].sums);
+      if (!state.tensors[i].velocity.empty()) {
+        result.tensors[i].velocity.resize(state.tensors[i].own.size());
+        add(result.tensors[i].velocity, state.tensors[i].velocity);
+      }
     }
   }
   if (mean) {
     const auto factor = static_cast<float>(static_cast<double>(world) / first.world);
     for (ResidualState::Tensor& tensor : result.tensors) {
-      for (float& value : tensor.own) {
-        value *= factor;
+      for (std::vector<float>* const values : {&tensor.own, &tensor.velocity}) {
+        for (float& value : *values) {
+          value *= factor;
+        }
       }
     }
   }

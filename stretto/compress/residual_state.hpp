@@ -15,8 +15,9 @@ namespace stretto {
 struct ResidualState {
   struct Tensor {
     std::string name;
-    std::vector<float> own;   ///< One for each element.
-    std::vector<float> sums;  ///< Likewise, or empty: all zero.
+    std::vector<float> own;       ///< One for each element.
+    std::vector<float> sums;      ///< Likewise, or empty: all zero.
+    std::vector<float> velocity;  ///< Likewise.
     friend bool operator==(const Tensor&, const Tensor&) = default;
   };
   std::uint32_t world = 1;
@@ -30,7 +31,7 @@ struct ResidualState {
   friend bool operator==(const ResidualState&, const ResidualState&) = default;
 };
 
-/// `SRES`, version 2, little-endian, with an xxh64 of all of it at the end.
+/// `SRES`, version 3, little-endian, with an xxh64 of all of it at the end.
 [[nodiscard]] std::vector<std::byte> to_bytes(const ResidualState& state);
 /// @throws Error kParse naming `where`: another format, cut off, or a checksum that does not fit.
 [[nodiscard]] ResidualState residual_state_from_bytes(std::span<const std::byte> bytes,

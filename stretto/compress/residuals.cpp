@@ -20,48 +20,69 @@ Residuals::Memory Residuals::zeroed(std::size_t elements) {
 Residuals::Residuals(std::size_t elements)
     : elements_(elements),
       own_{zeroed(elements), zeroed(elements)},
-      sums_{zeroed(elements), zeroed(elements)} {}
+      sums_{zeroed(elements), zeroed(elements)},
+      velocity_{zeroed(elements), zeroed(elements)} {}
+
+namespace {
+
+/// Most pages of most arrays are never written: reading a page of zeros does not cost one, writing
+/// it does.
+void set_if_other(float& to, float value) noexcept {
+  if (to != value) {
+    to = value;
+  }
+}
+
+}  // namespace
 
 // NOLINTNEXTLINE(readability-make-member-function-const): what it owns changes
 void Residuals::keep(std::size_t begin, std::size_t end) noexcept {
   std::copy(own(begin), own(end), next_own(begin));
   for (std::size_t i = begin; i < end; ++i) {
-    if (sums_.next[i] != sums_.current[i]) {  // most pages of it are never written
-      sums_.next[i] = sums_.current[i];
-    }
+    set_if_other(sums_.next[i], sums_.current[i]);
+    set_if_other(velocity_.next[i], velocity_.current[i]);
   }
 }
 
 void Residuals::commit() noexcept {
   std::swap(own_.current, own_.next);
   std::swap(sums_.current, sums_.next);
+  std::swap(velocity_.current, velocity_.next);
 }
 
 // NOLINTNEXTLINE(readability-make-member-function-const): what it owns changes
 void Residuals::settle() noexcept {
-  // Reading a page of zeros does not cost one, writing it does.
-  const auto set = [](float& to, float value) {
-    if (to != value) {
-      to = value;
-    }
-  };
   for (std::size_t i = 0; i < elements_; ++i) {
-    set(own_.current[i], own_.current[i] + sums_.current[i]);
-    set(own_.next[i], own_.current[i]);
-    set(sums_.current[i], 0.0F);
-    set(sums_.next[i], 0.0F);
+    set_if_other(own_.current[i], own_.current[i] + sums_.current[i]);
+    set_if_other(own_.next[i], own_.current[i]);
+    set_if_other(sums_.current[i], 0.0F);
+    set_if_other(sums_.next[i], 0.0F);
+    set_if_other(velocity_.next[i], velocity_.current[i]);
+  }
+}
+
+// NOLINTNEXTLINE(readability-make-member-function-const): what it owns changes
+void Residuals::scale(float factor) noexcept {
+  for (const Pair* const pair : {&own_, &sums_, &velocity_}) {
+    for (float* const values : {pair->current.get(), pair->next.get()}) {
+      for (std::size_t i = 0; i < elements_; ++i) {
+        set_if_other(values[i], values[i] * factor);
+      }
+    }
   }
 }
 
 // NOLINTNEXTLINE(readability-make-member-function-const): what it owns changes
 void Residuals::set(std::size_t begin,
                     std::span<const float> own,
-                    std::span<const float> sums) noexcept {
+                    std::span<const float> sums,
+                    std::span<const float> velocity) noexcept {
   for (std::size_t i = 0; i < own.size(); ++i) {
     own_.current[begin + i] = own_.next[begin + i] = own[i];
-    const float sum = sums.empty() ? 0.0F : sums[i];
-    if (sums_.current[begin + i] != sum || sums_.next[begin + i] != sum) {
-      sums_.current[begin + i] = sums_.next[begin + i] = sum;
+    for (const auto& [pair, values] : {std::pair(&sums_, sums), std::pair(&velocity_, velocity)}) {
+      const float value = values.empty() ? 0.0F : values[i];
+      set_if_other(pair->current[begin + i], value);
+      set_if_other(pair->next[begin + i], value);
     }
   }
 }

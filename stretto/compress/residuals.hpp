@@ -13,10 +13,11 @@ namespace stretto {
 /// so it is keyed by parameter and element, and cutting buckets differently leaves it alone. In the
 /// units of the gradients, whatever the learning rate is.
 ///
-/// Two kinds: what this rank's own gradient has not sent yet, and what was lost when this rank
-/// rounded a sum that it made for all (of two-shot exchanges; elsewhere zero, and without pages).
-/// Each twice: an exchange reads one and writes the other, and commit() exchanges them. So a step
-/// can be undone without a copy, bit by bit.
+/// Three kinds: what this rank's own gradient has not sent yet, and what was lost when this rank
+/// rounded a sum that it made for all (of two-shot exchanges; elsewhere zero, and without pages),
+/// and the velocity of codecs with momentum correction (likewise). Each twice: an exchange reads
+/// one and writes the other, and commit() exchanges them. So a step can be undone without a copy,
+/// bit by bit.
 class Residuals {
  public:
   explicit Residuals(std::size_t elements);
@@ -37,6 +38,13 @@ class Residuals {
     return sums_.next.get() + begin;
   }
 
+  [[nodiscard]] const float* velocity(std::size_t begin) const noexcept {
+    return velocity_.current.get() + begin;
+  }
+  [[nodiscard]] float* next_velocity(std::size_t begin) const noexcept {
+    return velocity_.next.get() + begin;
+  }
+
   /// Elements [begin, end) stay as they were: their exchange was not of finite numbers. Before
   /// commit(). What no exchange writes stays anyway.
   void keep(std::size_t begin, std::size_t end) noexcept;
@@ -47,8 +55,11 @@ class Residuals {
   /// For another plan, which may give sums to other ranks and leave other elements alone: what was
   /// lost in sums becomes this rank's own, whose total over ranks stays. No undo() after it.
   void settle() noexcept;
+  /// The gradients of steps from now on are `factor` times as large (another loss scale), and so is
+  /// what is left of the older ones; what undo() brings back too.
+  void scale(float factor) noexcept;
 
-  /// The two kinds of elements [begin, end), as the next exchange will read them.
+  /// The three kinds of elements [begin, end), as the next exchange will read them.
   [[nodiscard]] std::span<const float> own_part(std::size_t begin, std::size_t end) const noexcept {
     return {own(begin), end - begin};
   }
@@ -56,11 +67,18 @@ class Residuals {
                                                  std::size_t end) const noexcept {
     return {of_sums(begin), end - begin};
   }
-  /// Elements from `begin` on become these, of both kinds; `sums` may be empty: zeros. No undo()
+  [[nodiscard]] std::span<const float> velocity_part(std::size_t begin,
+                                                     std::size_t end) const noexcept {
+    return {velocity(begin), end - begin};
+  }
+  /// Elements from `begin` on become these; `sums` and `velocity` may be empty: zeros. No undo()
   /// after it.
-  void set(std::size_t begin, std::span<const float> own, std::span<const float> sums) noexcept;
+  void set(std::size_t begin,
+           std::span<const float> own,
+           std::span<const float> sums,
+           std::span<const float> velocity) noexcept;
 
-  /// Euclidean norm of both together.
+  /// Euclidean norm of what was not sent and what was lost in sums, together.
   [[nodiscard]] double norm() const noexcept;
 
  private:
@@ -77,6 +95,7 @@ class Residuals {
   std::size_t elements_;
   Pair own_;
   Pair sums_;
+  Pair velocity_;
 };
 
 }  // namespace stretto

@@ -33,15 +33,48 @@ struct Announcement {
 constexpr std::size_t kAnnouncement = 64;  // bytes at the head of the wire, one cache line
 constexpr std::size_t kPair = sizeof(std::uint32_t) + sizeof(float);
 
+/// In the step of a warm-up that chooses most.
+std::size_t most_chosen(const CodecSpec& codec, std::size_t count) {
+  return codec.chosen_of(count, 0);
+}
+
+/// Momentum correction: ranks choose from what they have not sent of their velocities.
+class Sparse : public CompressedBucket {
+ protected:
+  using CompressedBucket::CompressedBucket;
+
+  /// The gradient becomes the velocity u = m u + g.
+  void begin_velocity() const noexcept {
+    if (input_.velocity == nullptr) {
+      return;
+    }
+    auto* const data = reinterpret_cast<float*>(input_.data.data);
+    const auto momentum = static_cast<float>(codec().momentum);
+    for (std::size_t i = 0; i < input_.data.count; ++i) {
+      data[i] += momentum * input_.velocity[i];
+      input_.next_velocity[i] = data[i];
+    }
+  }
+  /// What was sent must not be moved once more by a velocity that is as old as what was sent.
+  void end_velocity(const std::vector<std::uint32_t>& sent) const noexcept {
+    if (input_.velocity != nullptr) {
+      for (const std::uint32_t index : sent) {
+        input_.next_velocity[index] = 0.0F;
+      }
+    }
+  }
+};
+
 /// Indices, then values, of each rank to each other.
-class Gather final : public CompressedBucket {
+class Gather final : public Sparse {
  public:
   Gather(Communicator& communicator, const CodecSpec& codec, std::size_t count)
-      : CompressedBucket(codec),
+      : Sparse(codec),
+        count_(count),
         // A threshold may choose everything. Memory that is not touched costs nothing.
         outgoing_(communicator.allocate(Bytes(static_cast<std::int64_t>(
             kAnnouncement +
-            kPair * (codec.kind == CodecKind::kThreshold ? count : codec.chosen_of(count)))))) {}
+            kPair * (codec.kind == CodecKind::kThreshold ? count : most_chosen(codec, count)))))) {}
 
  private:
   [[nodiscard]] bool choose() {
@@ -50,13 +83,25 @@ class Gather final : public CompressedBucket {
                        input_.next_own,
                        input_.data.count};
     if (codec().kind == CodecKind::kTopK) {
-      return selector_.top_k(c, codec().chosen_of(c.count), chosen_);
+      // Of a share of the bucket its part of them.
+      const std::size_t all = codec().chosen_of(count_, input_.step);
+      const std::size_t whole = std::max<std::size_t>(count_, 1);
+      return selector_.top_k(c, (all * c.count + whole - 1) / whole, chosen_);
     }
     return codec().relative ? selector_.at_least_rms(c, codec().threshold, chosen_)
                             : selector_.at_least(c, static_cast<float>(codec().threshold), chosen_);
   }
 
-  Task run(Exchange& exchange, const Call& /*call*/) override {
+  Task run(Exchange& exchange, const Call& call) override {
+    if (call.options.algorithm == Algorithm::kHierarchical) {
+      co_await over_nodes(exchange);
+    } else {
+      co_await exchange_among(exchange);
+    }
+    counters_.not_finite += finite_ ? 0 : 1;
+  }
+
+  Task exchange_among(Exchange& exchange) override {
     const std::size_t peers = index_of(exchange.size) - 1;
     std::deque<Incoming> announced;  // by rank; this rank's own is not used
     for (int rank = 0; rank < exchange.size; ++rank) {
@@ -69,8 +114,10 @@ class Gather final : public CompressedBucket {
     std::byte* const wire = outgoing_->bytes().data();
     Announcement mine;
     {
-      const CodecTime time(exchange, counters_.encode);
+      const CodecTime time(exchange, CodecStage::kEncode, counters_, intervals_);
+      begin_velocity();
       mine.finite = choose() ? 1 : 0;
+      end_velocity(chosen_.indices);
       mine.elements = static_cast<std::uint32_t>(chosen_.indices.size());
       std::memcpy(wire, &mine, sizeof(mine));
       std::byte* const indices = wire + kAnnouncement;
@@ -114,7 +161,7 @@ class Gather final : public CompressedBucket {
       }
     }
     {
-      const CodecTime time(exchange, counters_.decode);
+      const CodecTime time(exchange, CodecStage::kDecode, counters_, intervals_);
       std::memset(input_.data.data, 0, input_.data.size_bytes());
     }
     for (int rank = 0; rank < exchange.size; ++rank) {
@@ -131,7 +178,7 @@ class Gather final : public CompressedBucket {
         from = pairs.message.data;
       }
       {
-        const CodecTime time(exchange, counters_.decode);
+        const CodecTime time(exchange, CodecStage::kDecode, counters_, intervals_);
         add(from, elements, rank);
       }
       if (rank != exchange.rank) {
@@ -140,7 +187,6 @@ class Gather final : public CompressedBucket {
       co_await exchange.breathe();
     }
     if (!finite_) {
-      ++counters_.not_finite;
       std::fill_n(reinterpret_cast<float*>(input_.data.data), input_.data.count, kNotANumber);
     }
     co_await sent;
@@ -177,18 +223,19 @@ class Gather final : public CompressedBucket {
     }
   }
 
+  std::size_t count_;
   std::unique_ptr<Arena> outgoing_;
   Selector selector_;
   SparseValues chosen_;
 };
 
 /// Values at places that follow from the step: any all-reduce adds them.
-class RandomK final : public CompressedBucket {
+class RandomK final : public Sparse {
  public:
   RandomK(Communicator& communicator, const CodecSpec& codec, std::size_t count)
-      : CompressedBucket(codec),
+      : Sparse(codec),
         outgoing_(communicator.allocate(
-            Bytes(static_cast<std::int64_t>(sizeof(float) * codec.chosen_of(count))))) {}
+            Bytes(static_cast<std::int64_t>(sizeof(float) * most_chosen(codec, count))))) {}
 
  private:
   Task run(Exchange& exchange, const Call& call) override {
@@ -196,9 +243,11 @@ class RandomK final : public CompressedBucket {
     const std::size_t count = input_.data.count;
     auto* const wire = reinterpret_cast<float*>(outgoing_->bytes().data());
     {
-      const CodecTime time(exchange, counters_.encode);
-      draw_indices(count, codec().chosen_of(count), input_.key, chosen_.indices);
+      const CodecTime time(exchange, CodecStage::kEncode, counters_, intervals_);
+      begin_velocity();
+      draw_indices(count, codec().chosen_of(count, input_.step), input_.key, chosen_.indices);
       const bool finite = selector_.at({data, input_.own, input_.next_own, count}, chosen_);
+      end_velocity(chosen_.indices);
       std::copy(chosen_.values.begin(), chosen_.values.end(), wire);
       if (!finite && !chosen_.values.empty()) {
         wire[0] = kNotANumber;  // reaches every rank
@@ -211,7 +260,7 @@ class RandomK final : public CompressedBucket {
     counters_.sent_bytes += static_cast<std::int64_t>(
         2 * inner.data.size_bytes() * (index_of(exchange.size) - 1) / index_of(exchange.size));
     co_await carry_out(exchange, inner);
-    const CodecTime time(exchange, counters_.decode);
+    const CodecTime time(exchange, CodecStage::kDecode, counters_, intervals_);
     finite_ = std::all_of(
         wire, wire + inner.data.count, [](float value) { return std::isfinite(value); });
     counters_.not_finite += finite_ ? 0 : 1;

@@ -16,6 +16,9 @@ namespace {
 // steps. A multiple of every block, so that a part's chunks are encoded as the part would be.
 constexpr std::size_t kChunk = std::size_t{64} << 10;
 
+// Of all formats; parts are multiples of 16 elements, so more than their length they never differ.
+constexpr std::size_t kLargestBlock = 4096;
+
 std::size_t index_of(int n) {
   return static_cast<std::size_t>(n);
 }
@@ -24,31 +27,56 @@ class TwoShot final : public CompressedBucket {
  public:
   TwoShot(Communicator& communicator, const CodecSpec& codec, std::size_t count)
       : CompressedBucket(codec), format_(format_of(codec)) {
+    // Enough for every way to cut the bucket: among all ranks, or one node's share of it among
+    // nodes. A part may begin a block and a cache line of its own.
+    const std::size_t ranks = index_of(communicator.size());
+    const std::size_t slack = encoded_bytes(format_, kLargestBlock) + 64;
+    const std::size_t wire = encoded_bytes(format_, count) + ranks * slack;
+    const std::size_t own = encoded_bytes(format_, count / ranks) + slack;
+    outgoing_ = communicator.allocate(Bytes(static_cast<std::int64_t>(wire + own)));
+    received_ = std::make_unique_for_overwrite<std::byte[]>(  // NOLINT(modernize-avoid-c-arrays):
+                                                              // not zeroed
+        ranks * own + wire);
+  }
+
+ private:
+  Task run(Exchange& exchange, const Call& call) override {
+    switch (call.options.algorithm) {
+      case Algorithm::kDirect:
+        co_await exchange_among(exchange);
+        break;
+      case Algorithm::kHierarchical:
+        co_await over_nodes(exchange);
+        break;
+      default:
+        co_await additive(exchange, call);
+    }
+    counters_.not_finite += finite_ ? 0 : 1;
+  }
+
+  Task exchange_among(Exchange& exchange) override {
+    lay_out(input_.data.count, exchange.size, exchange.rank);
+    return two_shot(exchange);
+  }
+
+  /// Which part is whose, and where in the wire.
+  void lay_out(std::size_t count, int size, int rank) {
+    parts_.clear();
+    offsets_.clear();
     std::size_t wire = 0;
     std::size_t longest = 0;
-    for (int rank = 0; rank < communicator.size(); ++rank) {
-      parts_.push_back(part_of(count, communicator.size(), rank));
+    for (int each = 0; each < size; ++each) {
+      parts_.push_back(part_of(count, size, each));
       // Every part begins in a cache line of its own.
       offsets_.push_back(wire);
       wire += (encoded_bytes(format_, length(parts_.back())) + 63) / 64 * 64;
       longest = std::max(longest, length(parts_.back()));
     }
-    // Sent: all parts as this rank has them, then the sum of its own part.
+    // Sent: all parts as this rank has them, then the sum of its own part. Received where memory is
+    // not shared: this rank's part from all, the sums of the others.
     own_sum_ = wire;
-    const std::size_t own = encoded_bytes(format_, length(parts_[index_of(communicator.rank())]));
-    outgoing_ = communicator.allocate(Bytes(static_cast<std::int64_t>(wire + own)));
-    // Received where memory is not shared: this rank's part from all, the sums of the others.
-    received_ = std::make_unique_for_overwrite<std::byte[]>(  // NOLINT(modernize-avoid-c-arrays):
-                                                              // not zeroed
-        index_of(communicator.size()) * own + wire);
-    received_sums_ = index_of(communicator.size()) * own;
+    received_sums_ = index_of(size) * encoded_bytes(format_, length(parts_[index_of(rank)]));
     sum_.resize(std::min(longest, kChunk));
-  }
-
- private:
-  Task run(Exchange& exchange, const Call& call) override {
-    return call.options.algorithm == Algorithm::kDirect ? two_shot(exchange)
-                                                        : additive(exchange, call);
   }
 
   /// Elements of chunk c of a part, and the bytes before it in the part's encoding.
@@ -114,7 +142,7 @@ class TwoShot final : public CompressedBucket {
         }
         std::byte* const wire = outgoing(offsets_[index_of(to)] + bytes_before(c));
         {
-          const CodecTime time(exchange, counters_.encode);
+          const CodecTime time(exchange, CodecStage::kEncode, counters_, intervals_);
           (void)encode(format_, own_of(elements), mix_key(input_.key + elements.begin), wire);
         }
         if (to != exchange.rank) {
@@ -181,7 +209,6 @@ class TwoShot final : public CompressedBucket {
       }
     }
     co_await sent;
-    counters_.not_finite += finite_ ? 0 : 1;
   }
 
   void send(Exchange& exchange,
@@ -202,7 +229,7 @@ class TwoShot final : public CompressedBucket {
                       std::byte* wire) {
     const std::size_t count = length(elements);
     {
-      const CodecTime time(exchange, counters_.decode);
+      const CodecTime time(exchange, CodecStage::kDecode, counters_, intervals_);
       // Whether it is finite shows in the sum.
       (void)decode(format_, wires[0], 1.0F, sum_.data(), count);
       for (std::size_t rank = 1; rank < wires.size(); ++rank) {
@@ -210,7 +237,7 @@ class TwoShot final : public CompressedBucket {
       }
     }
     {
-      const CodecTime time(exchange, counters_.encode);
+      const CodecTime time(exchange, CodecStage::kEncode, counters_, intervals_);
       const bool feedback = input_.of_sums != nullptr;
       (void)encode(format_,
                    {sum_.data(),
@@ -224,7 +251,7 @@ class TwoShot final : public CompressedBucket {
   }
 
   void decode_result(Exchange& exchange, Part elements, const std::byte* wire) {
-    const CodecTime time(exchange, counters_.decode);
+    const CodecTime time(exchange, CodecStage::kDecode, counters_, intervals_);
     const bool finite =
         decode(format_, wire, input_.factor, values(elements.begin), length(elements));
     finite_ = finite_ && finite;
@@ -234,7 +261,7 @@ class TwoShot final : public CompressedBucket {
   Task additive(Exchange& exchange, const Call& call) {
     const std::size_t count = input_.data.count;
     {
-      const CodecTime time(exchange, counters_.encode);
+      const CodecTime time(exchange, CodecStage::kEncode, counters_, intervals_);
       (void)encode(format_, own_of({0, count}), 0, outgoing(0));
     }
     Call inner = call;
@@ -244,9 +271,8 @@ class TwoShot final : public CompressedBucket {
     counters_.sent_bytes += static_cast<std::int64_t>(
         2 * inner.data.size_bytes() * (index_of(exchange.size) - 1) / index_of(exchange.size));
     co_await carry_out(exchange, inner);
-    const CodecTime time(exchange, counters_.decode);
+    const CodecTime time(exchange, CodecStage::kDecode, counters_, intervals_);
     finite_ = decode(format_, outgoing(0), 1.0F, values(0), count);
-    counters_.not_finite += finite_ ? 0 : 1;
   }
 
   BlockFormat format_;

@@ -23,6 +23,8 @@ constexpr std::array<std::string_view, 10> kNames = {
     "none", "fp16", "bf16", "int8", "int4", "onebit", "topk", "threshold", "randomk", "powersgd"};
 constexpr std::string_view kNoFeedback = "nofeedback";
 constexpr std::string_view kStochastic = "stochastic";
+constexpr std::string_view kMomentum = "momentum=";
+constexpr std::string_view kWarmup = "warmup=";
 
 [[noreturn]] void refuse(std::string_view text,
                          std::string message,
@@ -118,6 +120,47 @@ void read_threshold(CodecSpec& codec, std::string_view text, std::string_view th
   codec.threshold = *value;
 }
 
+bool has_momentum(CodecKind kind) noexcept {
+  return chooses(kind) || kind == CodecKind::kThreshold;
+}
+
+void read_momentum(CodecSpec& codec, std::string_view text, std::string_view momentum) {
+  const auto value = number<double>(momentum);
+  // As a float, which is what is computed with.
+  if (!value || !(*value > 0.0 && static_cast<float>(*value) < 1.0F)) {
+    refuse(text, "no such momentum", momentum, "above 0 and below 1", "Example: momentum=0.9");
+  }
+  codec.momentum = *value;
+}
+
+void read_warmup(CodecSpec& codec, std::string_view text, std::string_view steps) {
+  const auto value = number<std::int64_t>(steps);
+  if (!value || *value < 1 || *value > std::numeric_limits<std::uint32_t>::max()) {
+    refuse(text, "no such warm-up", steps, "a number of steps, 1 or more", "Example: warmup=1000");
+  }
+  codec.warmup = *value;
+}
+
+/// The settings that may follow a codec's name and number, for people.
+std::string settings_of(CodecKind kind) {
+  if (kind == CodecKind::kNone) {
+    return "no setting";
+  }
+  if (rounds(kind)) {
+    return "stochastic or nofeedback, one of them";
+  }
+  if (!has_momentum(kind)) {
+    return "nofeedback, once";
+  }
+  return chooses(kind) ? "nofeedback or momentum=0.9, one of them; warmup=1000, of a part"
+                       : "nofeedback or momentum=0.9, one of them";
+}
+
+std::size_t part_of_elements(double fraction, std::size_t elements) noexcept {
+  const double wanted = std::ceil(fraction * static_cast<double>(elements));
+  return std::clamp<std::size_t>(static_cast<std::size_t>(wanted), 1, elements);
+}
+
 std::string plain(double value) {
   std::array<char, 32> text{};
   const auto [end, failed] = std::to_chars(text.data(), text.data() + text.size(), value);
@@ -133,8 +176,20 @@ std::size_t CodecSpec::chosen_of(std::size_t elements) const noexcept {
   if (count > 0) {
     return std::min(static_cast<std::size_t>(count), elements);
   }
-  const double wanted = std::ceil(fraction * static_cast<double>(elements));
-  return std::clamp<std::size_t>(static_cast<std::size_t>(wanted), 1, elements);
+  return part_of_elements(fraction, elements);
+}
+
+std::size_t CodecSpec::chosen_of(std::size_t elements, std::int64_t step) const noexcept {
+  return elements == 0 || count > 0 ? chosen_of(elements)
+                                    : part_of_elements(fraction_at(step), elements);
+}
+
+double CodecSpec::fraction_at(std::int64_t step) const noexcept {
+  if (step >= warmup || fraction >= kWarmupFraction) {
+    return fraction;
+  }
+  const double done = static_cast<double>(step) / static_cast<double>(warmup);
+  return kWarmupFraction * std::pow(fraction / kWarmupFraction, done);
 }
 
 CodecExchange exchange_of(const CodecSpec& codec) noexcept {
@@ -166,6 +221,12 @@ std::string to_string(const CodecSpec& codec) {
     text += ":" + std::to_string(codec.rank);
   } else if (codec.kind == CodecKind::kThreshold) {
     text += ":" + plain(codec.threshold) + (codec.relative ? "rms" : "");
+  }
+  if (codec.momentum > 0.0) {
+    text += ":" + std::string(kMomentum) + plain(codec.momentum);
+  }
+  if (codec.warmup > 0) {
+    text += ":" + std::string(kWarmup) + std::to_string(codec.warmup);
   }
   if (codec.stochastic) {
     text += ":" + std::string(kStochastic);
@@ -204,18 +265,20 @@ CodecSpec parse_codec(std::string_view text) {
     next = 2;
   }
   for (; next < parts.size(); ++next) {
-    if (parts[next] == kNoFeedback && codec.lossy() && codec.error_feedback) {
+    const std::string_view part = parts[next];
+    if (part.starts_with(kMomentum) && has_momentum(codec.kind) && codec.error_feedback &&
+        codec.momentum == 0.0) {
+      read_momentum(codec, text, part.substr(kMomentum.size()));
+    } else if (part.starts_with(kWarmup) && codec.fraction > 0.0 && codec.warmup == 0) {
+      read_warmup(codec, text, part.substr(kWarmup.size()));
+    } else if (part == kNoFeedback && codec.lossy() && codec.error_feedback &&
+               codec.momentum == 0.0) {
       codec.error_feedback = false;
-    } else if (parts[next] == kStochastic && rounds(codec.kind) && codec.error_feedback) {
+    } else if (part == kStochastic && rounds(codec.kind) && codec.error_feedback) {
       codec.stochastic = true;
       codec.error_feedback = false;
     } else {
-      refuse(text,
-             "this codec has no such setting",
-             parts[next],
-             rounds(codec.kind) ? "stochastic or nofeedback, one of them"
-             : codec.lossy()    ? "nofeedback, once"
-                                : "no setting");
+      refuse(text, "this codec has no such setting", part, settings_of(codec.kind));
     }
   }
   return codec;

@@ -8,6 +8,9 @@
 
 namespace stretto {
 
+/// What CodecSpec::warmup begins with.
+inline constexpr double kWarmupFraction = 0.25;
+
 /// What is done to a gradient before it travels. What the codecs are: docs/compression.md.
 enum class CodecKind : std::uint8_t {
   kNone,
@@ -40,10 +43,22 @@ struct CodecSpec {
   bool stochastic = false;
   /// What is not sent is added to the next step's gradient.
   bool error_feedback = true;
+  /// kTopK, kThreshold, kRandomK: momentum correction. What is chosen from is not the gradient but
+  /// each rank's velocity, u = momentum u + gradient, and an element that was sent begins anew from
+  /// 0 (Lin et al. 2018, arXiv:1712.01887, sections 3.1 and 3.2). The optimizer is then SGD without
+  /// momentum. 0: none. Needs error feedback.
+  double momentum = 0.0;
+  /// kTopK, kRandomK, by `fraction`: in so many steps the part that is sent falls from
+  /// kWarmupFraction to `fraction`, by the same factor in each (the same, section 3.3). 0: at once.
+  std::int64_t warmup = 0;
 
   [[nodiscard]] bool lossy() const noexcept { return kind != CodecKind::kNone; }
   /// Elements of a bucket of `elements` that kTopK and kRandomK send: at least one.
   [[nodiscard]] std::size_t chosen_of(std::size_t elements) const noexcept;
+  /// The same in step `step` of a warm-up, from 0.
+  [[nodiscard]] std::size_t chosen_of(std::size_t elements, std::int64_t step) const noexcept;
+  /// `fraction` as it is in that step.
+  [[nodiscard]] double fraction_at(std::int64_t step) const noexcept;
 
   friend bool operator==(const CodecSpec&, const CodecSpec&) = default;
 };
@@ -59,7 +74,8 @@ enum class CodecExchange : std::uint8_t {
 
 /// `none`, `fp16`, `bf16`, `int8`, `int8:stochastic`, `int4`, `onebit`, `topk:0.01` (a part),
 /// `topk:1000` (elements), `topk:1%`, `threshold:0.001`, `threshold:3rms`, `randomk:0.1`,
-/// `powersgd:4`; and `:nofeedback` at the end of those that have error feedback.
+/// `powersgd:4`; and `:nofeedback` at the end of those that have error feedback; of `topk`,
+/// `threshold` and `randomk` `:momentum=0.9`, of the first and the last `:warmup=1000` (steps).
 [[nodiscard]] std::string to_string(const CodecSpec& codec);
 /// Reads what to_string() writes. `topk:1` is one element and `topk:1.0` all of them.
 /// @throws Error kInvalidArgument naming the part that is wrong.

@@ -5,6 +5,7 @@
 #include <array>
 #include <numeric>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -123,7 +124,23 @@ void Session::Impl::install() {
   if (options.verify_every > 0) {
     verify_copy = communicator.allocate(Bytes(static_cast<std::int64_t>(largest)));
   }
+  find_debts();
   open_step();
+}
+
+// After residuals have become others. Every rank adds its own, so ranks need not agree.
+void Session::Impl::find_debts() {
+  for (std::size_t b = 0; b < buckets.size(); ++b) {
+    const Bucket& bucket = plan.buckets[b];
+    buckets[b].debt = Debt::kNone;
+    if (residuals && !bucket.codec.lossy() && bucket.dtype == DType::kF32) {
+      const std::span<const float> own = residuals->own_part(static_cast<std::size_t>(bucket.begin),
+                                                             static_cast<std::size_t>(bucket.end));
+      if (std::any_of(own.begin(), own.end(), [](float value) { return value != 0.0F; })) {
+        buckets[b].debt = Debt::kOwed;
+      }
+    }
+  }
 }
 
 void Session::Impl::make_residuals() {
@@ -142,6 +159,7 @@ void Session::Impl::open_step() {
   ready_buckets.store(0, std::memory_order_relaxed);
   launches.store(0, std::memory_order_relaxed);
   next_in_order = 0;
+  encodes = codec_step() >= options.codec_start;
   verified = kNothing;
   if (options.verify_every > 0 && !buckets.empty() && step % options.verify_every == 0) {
     verified = step / options.verify_every % static_cast<std::uint32_t>(buckets.size());
@@ -261,6 +279,7 @@ Recorder& Session::recorder() noexcept {
 
 void Session::reset_recording() {
   impl_->recorder->clear();
+  impl_->earlier_counters = {};
   impl_->recorder->begin_step(impl_->step, monotonic_now());
   for (Impl::BucketState& bucket : impl_->buckets) {
     if (bucket.compressed) {
@@ -271,6 +290,7 @@ void Session::reset_recording() {
 
 Session::Compression Session::compression() const {
   Compression result;
+  result.counters = impl_->earlier_counters;
   for (const Impl::BucketState& bucket : impl_->buckets) {
     if (bucket.compressed) {
       result.counters += bucket.compressed->counters();
@@ -296,13 +316,17 @@ void Session::undo_compression() {
                  "right after finish() (under priority, drain()), once",
                  ""});
   }
+  impl_->can_undo = false;
+  if (!impl_->wrote_residuals) {
+    return;  // it travelled as it was
+  }
   impl_->residuals->undo();
   for (const Impl::BucketState& bucket : impl_->buckets) {
-    if (bucket.compressed) {
+    if (bucket.compressed && impl_->encoded) {
       bucket.compressed->undo();
     }
   }
-  impl_->can_undo = false;
+  impl_->find_debts();
 }
 
 Timeline Session::timeline() const {
@@ -343,6 +367,11 @@ void Session::replan(Plan plan) {
   if (impl_->residuals) {
     impl_->residuals->settle();
     impl_->can_undo = false;
+  }
+  for (const Impl::BucketState& bucket : impl_->buckets) {
+    if (bucket.compressed) {
+      impl_->earlier_counters += bucket.compressed->counters();
+    }
   }
   impl_->plan = std::move(plan);
   impl_->install();

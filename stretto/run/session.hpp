@@ -34,6 +34,9 @@ struct SessionOptions {
   /// need gradient_norm() before the first update; without it, what the next forward pass reads
   /// first goes first.
   bool reduce_first = false;
+  /// So many steps travel as they are, before the plan's codecs begin. Counted from the first step
+  /// of training: restore_compression() goes on where the older job was.
+  std::uint32_t codec_start = 0;
   /// Each rank updates its own part of every bucket only, part_of(bucket's elements, ranks, rank),
   /// and needs optimizer state for no more (ZeRO stage 1: Rajbhandari et al. 2020,
   /// arXiv:1910.02054, section 5.1). Parameters live in parameter(i); a bucket's are gathered after
@@ -159,6 +162,14 @@ class Session {
   ///         undone before.
   void undo_compression();
 
+  /// The gradients of steps from now on are `factor` times as large as those before, because the
+  /// loss is scaled by another number; so is then what is not sent yet. On every rank, between
+  /// steps, drained; before or after undo_compression(). Exact for powers of two, which loss scales
+  /// are, but for what leaves the range of fp32. Nothing without codecs.
+  /// @throws Error kInvalidArgument: a step is open or not drained, or the factor is not finite and
+  ///         above 0.
+  void rescale_compression(double factor);
+
   /// What codecs have not sent yet on this rank, for restore_compression() of a later Session:
   /// every rank saves its own. Empty if no codec was ever installed. Between steps, drained.
   /// @throws Error kInvalidArgument: a step is open or not drained.
@@ -173,8 +184,9 @@ class Session {
   ///         is open or not drained.
   void restore_compression(std::span<const std::vector<std::byte>> states);
 
-  /// Another way to cut the same tensors. What codecs have not sent yet is kept. Collective,
-  /// between steps only; drains first.
+  /// Another way to cut the same tensors. What codecs have not sent yet is kept; what belongs to
+  /// elements without a codec now is added to their next gradients. Collective, between steps only;
+  /// drains first.
   /// @throws Error kInvalidArgument if the tensors differ or a step is open; kMismatch as the
   ///         constructor; kUnavailable with shard_optimizer, whose parts would move.
   void replan(Plan plan);

@@ -141,7 +141,8 @@ std::string Session::Impl::describe(const SessionOptions& options) {
          std::string(to_string(options.schedule)) + ", streams " + std::to_string(options.streams) +
          ", verify_every " + std::to_string(options.verify_every) + ", reduce_first " +
          (options.reduce_first ? "yes" : "no") + ", shard_optimizer " +
-         (options.shard_optimizer ? "yes" : "no");
+         (options.shard_optimizer ? "yes" : "no") + ", codec_start " +
+         std::to_string(options.codec_start);
 }
 
 std::string Session::Impl::here(std::uint32_t b) const {

@@ -20,6 +20,13 @@ inline constexpr std::uint32_t kNothing = 0xffffffffU;
 /// What a Session holds. Private to run/: not installed. Its functions stand by subject in
 /// session.cpp (the plan is installed), session_checks.cpp and session_step.cpp.
 struct Session::Impl {
+  // What codecs have not sent of a bucket that has no codec any more travels with its next
+  // gradients.
+  enum class Debt : std::uint8_t {
+    kNone,
+    kOwed,
+    kPaid,  // in the last finished step, which may be undone
+  };
   // A bucket of the installed plan, and how far it is in its step.
   struct BucketState {
     BufferView view;
@@ -37,6 +44,7 @@ struct Session::Impl {
     int urgency = 0;                 // the higher, the sooner the next forward pass reads it
     std::unique_ptr<CompressedBucket> compressed;  // null without codec
     std::uint32_t sequence = 0;                    // order of launch in the step
+    Debt debt = Debt::kNone;
   };
 
   Impl(Communicator& communicator, Plan plan, const SessionOptions& options);
@@ -93,6 +101,8 @@ struct Session::Impl {
   void settle();
   double gradient_norm();
   void verify(std::uint32_t b);
+  void pay(std::uint32_t b) noexcept;
+  void find_debts();
   void commit_residuals();
   void call_back(std::uint32_t b, const std::vector<TensorRange>& ranges);
   void record();
@@ -104,6 +114,8 @@ struct Session::Impl {
   std::array<std::unique_ptr<Arena>, std::size(kAllDTypes)> parameters;  // with shard_optimizer
   std::vector<std::int64_t> offsets;
   std::optional<Residuals> residuals;  // of the arena of fp32; from the first codec on
+
+  CodecCounters earlier_counters;  // of plans before, since reset_recording()
 
   // Of the installed plan.
   std::deque<BucketState> buckets;  // a deque: its elements do not move
@@ -120,6 +132,9 @@ struct Session::Impl {
   std::atomic<bool> unsettled{false};    // they are the last one's
   bool broken = false;
   bool can_undo = false;                                 // the last finished step's residuals
+  bool encodes = true;                                   // in the step whose buckets these are
+  bool encoded = false;                                  // in the last finished step
+  bool wrote_residuals = false;                          // likewise; it may be debts only
   std::vector<std::atomic<std::uint32_t>> tensor_marks;  // step + 1 once ready in it
   std::vector<std::int64_t> ready_at;
   std::atomic<std::size_t> ready_buckets{0};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What outlives a Session.
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -62,9 +63,16 @@ std::vector<std::byte> Session::compression_state() const {
   for (const Place& place : places_of(impl_->plan)) {
     const std::span<const float> own = impl_->residuals->own_part(place.begin, place.end);
     const std::span<const float> sums = impl_->residuals->sums_part(place.begin, place.end);
-    ResidualState::Tensor tensor{place.tensor->name, {own.begin(), own.end()}, {}};
-    if (std::any_of(sums.begin(), sums.end(), [](float value) { return value != 0.0F; })) {
+    const std::span<const float> velocity = impl_->residuals->velocity_part(place.begin, place.end);
+    ResidualState::Tensor tensor{place.tensor->name, {own.begin(), own.end()}, {}, {}};
+    const auto any = [](std::span<const float> values) {
+      return std::any_of(values.begin(), values.end(), [](float value) { return value != 0.0F; });
+    };
+    if (any(sums)) {
       tensor.sums.assign(sums.begin(), sums.end());
+    }
+    if (any(velocity)) {
+      tensor.velocity.assign(velocity.begin(), velocity.end());
     }
     state.tensors.push_back(std::move(tensor));
   }
@@ -113,7 +121,7 @@ void Session::restore_compression(std::span<const std::vector<std::byte>> states
     impl_->make_residuals();
   }
   for (const auto& [place, tensor] : found) {
-    impl_->residuals->set(place.begin, tensor->own, tensor->sums);
+    impl_->residuals->set(place.begin, tensor->own, tensor->sums, tensor->velocity);
   }
   if (state.plan_hash != impl_->plan.hash()) {  // other sums are this rank's to make
     impl_->residuals->settle();
@@ -125,7 +133,30 @@ void Session::restore_compression(std::span<const std::vector<std::byte>> states
     }
   }
   impl_->can_undo = false;
+  for (const Impl::BucketState& bucket : impl_->buckets) {
+    if (bucket.compressed) {
+      bucket.compressed->residuals_changed();
+    }
+  }
+  impl_->find_debts();
   impl_->codec_steps_before = state.step - impl_->step;
+  impl_->encodes = impl_->codec_step() >= impl_->options.codec_start;
+}
+
+void Session::rescale_compression(double factor) {
+  impl_->check_between_steps("residuals are scaled");
+  const auto as_float = static_cast<float>(factor);
+  if (!std::isfinite(as_float) || as_float <= 0.0F) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {"residuals cannot be scaled by this",
+                 "rescale_compression()",
+                 std::to_string(factor),
+                 "new loss scale / old one: finite and above 0",
+                 ""});
+  }
+  if (impl_->residuals && as_float != 1.0F) {
+    impl_->residuals->scale(as_float);
+  }
 }
 
 }  // namespace stretto

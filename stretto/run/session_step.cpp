@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "stretto/data/codec_records.hpp"
 #include "stretto/run/session_impl.hpp"
 #include "stretto/run/sum_of_squares.hpp"
 
@@ -69,6 +70,7 @@ void Session::Impl::bucket_ready(std::uint32_t b) noexcept {
 void Session::Impl::launch(std::uint32_t b) noexcept {
   BucketState& bucket = buckets[b];
   try {
+    pay(b);
     if (b == verified) {
       std::memcpy(verify_copy->bytes().data(), bucket.view.data, bucket.view.size_bytes());
     }
@@ -77,13 +79,13 @@ void Session::Impl::launch(std::uint32_t b) noexcept {
     if (options.reduce_first) {
       call.priority += static_cast<int>(plan.tensors.size());
     }
-    if (bucket.compressed) {
+    if (bucket.compressed && encodes) {
       bucket.reduced =
           bucket.compressed->all_reduce(bucket.view,
                                         options.op,
                                         &*residuals,
                                         static_cast<std::size_t>(plan.buckets[b].begin),
-                                        codec_step(),
+                                        codec_step() - options.codec_start,
                                         call);
       bucket.available = bucket.reduced;
     } else if (bucket.halves) {
@@ -105,6 +107,24 @@ void Session::Impl::launch(std::uint32_t b) noexcept {
   }
   bucket.launched.store(true, std::memory_order_release);
   bucket.launched.notify_all();
+}
+
+void Session::Impl::pay(std::uint32_t b) noexcept {
+  BucketState& bucket = buckets[b];
+  const auto begin = static_cast<std::size_t>(plan.buckets[b].begin);
+  const auto end = static_cast<std::size_t>(plan.buckets[b].end);
+  if (bucket.debt == Debt::kPaid) {
+    residuals->keep(begin, end);  // what was owed cannot be undone any more
+    bucket.debt = Debt::kNone;
+  } else if (bucket.debt == Debt::kOwed) {
+    auto* const gradient = reinterpret_cast<float*>(bucket.view.data);
+    const std::span<const float> own = residuals->own_part(begin, end);
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      gradient[i] += own[i];
+    }
+    std::fill_n(residuals->next_own(begin), own.size(), 0.0F);
+    std::fill_n(residuals->next_velocity(begin), own.size(), 0.0F);
+  }
 }
 
 CallOptions Session::Impl::call_options(std::uint32_t b) const {
@@ -402,18 +422,30 @@ void Session::Impl::commit_residuals() {
   if (!residuals) {
     return;
   }
+  can_undo = true;
+  const bool owed = std::any_of(buckets.begin(), buckets.end(), [](const BucketState& bucket) {
+    return bucket.debt == Debt::kOwed;
+  });
+  encoded = encodes;
+  wrote_residuals = encodes || owed;
+  if (!wrote_residuals) {
+    return;
+  }
   for (std::uint32_t b = 0; b < buckets.size(); ++b) {
-    if (!buckets[b].compressed) {
+    BucketState& bucket = buckets[b];
+    bucket.debt = bucket.debt == Debt::kOwed ? Debt::kPaid : bucket.debt;
+    if (!bucket.compressed) {
       continue;
     }
-    if (!buckets[b].compressed->finite()) {  // the same on all ranks
+    if (!encodes || !bucket.compressed->finite()) {  // the same on all ranks
       residuals->keep(static_cast<std::size_t>(plan.buckets[b].begin),
                       static_cast<std::size_t>(plan.buckets[b].end));
     }
-    buckets[b].compressed->commit();
+    if (encodes) {
+      bucket.compressed->commit();
+    }
   }
   residuals->commit();
-  can_undo = true;
 }
 
 // Peers must not wait for a rank whose optimizer gave up.
@@ -470,6 +502,15 @@ void Session::Impl::record() {
     if (bucket.halves) {
       const WorkTimes second = bucket.available.times();
       add(RecordKind::kCommunication, Collective::kAllGather, second.started, second.ended);
+    }
+    if (bucket.compressed && encodes) {
+      entry.link = kNoId;  // only the exchange follows from the gradients
+      for (const CodecInterval& interval : bucket.compressed->intervals()) {
+        const bool encode = interval.stage == CodecStage::kEncode;
+        entry.name = recorder->name_id(
+            codec_record_name(bucket.compressed->codec(), encode ? kEncodeRecord : kDecodeRecord));
+        add(RecordKind::kAnnotation, Collective::kNone, interval.begin, interval.end);
+      }
     }
   }
   recorder->add(number, records);

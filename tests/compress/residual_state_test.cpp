@@ -18,9 +18,9 @@ ResidualState state_of(std::uint32_t rank, std::uint32_t world) {
   state.step = 7;
   state.plan_hash = 42;
   const auto value = static_cast<float>(rank + 1);
-  state.tensors.push_back({"a", {value, -value, 0.5F}, {}});
-  state.tensors.push_back({"b", {value}, {10.0F * value}});
-  state.tensors.push_back({"", {}, {}});
+  state.tensors.push_back({"a", {value, -value, 0.5F}, {}, {}});
+  state.tensors.push_back({"b", {value}, {10.0F * value}, {3.0F * value}});
+  state.tensors.push_back({"", {}, {}, {}});
   state.directions = {{1.0F, 2.0F}, {}};
   return state;
 }
@@ -70,18 +70,27 @@ TEST(ResidualStateRemap, TheMeanOrSumOfWhatIsNotSentStays) {
         const std::vector<ResidualState> job = job_of(older);
         double before = 0;
         double after = 0;
+        double velocity_before = 0;
+        double velocity_after = 0;
         for (const ResidualState& state : job) {
           before += static_cast<double>(state.tensors[1].own[0]) +
                     static_cast<double>(state.tensors[1].sums[0]);
+          velocity_before += static_cast<double>(state.tensors[1].velocity[0]);
         }
         for (std::uint32_t rank = 0; rank < world; ++rank) {
           const ResidualState got = remapped(job, rank, world, mean);
           EXPECT_EQ(got.step, 7U);
           after += static_cast<double>(got.tensors[1].own[0]);
           after += got.tensors[1].sums.empty() ? 0.0 : static_cast<double>(got.tensors[1].sums[0]);
+          velocity_after += got.tensors[1].velocity.empty()
+                                ? 0.0
+                                : static_cast<double>(got.tensors[1].velocity[0]);
         }
         EXPECT_NEAR(mean ? after / world : after, mean ? before / older : before, 1e-5)
             << older << " to " << world;
+        EXPECT_NEAR(mean ? velocity_after / world : velocity_after,
+                    mean ? velocity_before / older : velocity_before,
+                    1e-5);
       }
     }
   }

@@ -9,6 +9,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     for (const std::size_t elements : {std::size_t{1}, std::size_t{1000}}) {
       const std::size_t chosen = codec->chosen_of(elements);
       fuzz::require(chosen >= 1 && chosen <= elements);
+      for (const std::int64_t step : {std::int64_t{0}, codec->warmup / 2, codec->warmup}) {
+        const std::size_t warming = codec->chosen_of(elements, step);
+        fuzz::require(warming >= chosen && warming <= elements);
+      }
     }
   }
   return 0;
