@@ -134,6 +134,16 @@ CodecSpec CompressFlags::uniform() const {
                                       : from_flag("--compress", [&] { return parse_codec(codec); });
 }
 
+std::optional<double> CompressFlags::momentum() const {
+  const std::vector<CodecSpec> named = automatic() ? policy().allowed : std::vector{uniform()};
+  for (const CodecSpec& one : named) {
+    if (one.momentum > 0.0) {
+      return one.momentum;
+    }
+  }
+  return std::nullopt;
+}
+
 CodecPolicy CompressFlags::policy() const {
   CodecPolicy policy;
   policy.allowed = codecs_from_flag(
@@ -185,6 +195,18 @@ Plan try_codecs(Communicator& communicator,
   return verdict == "no" ? exact : chosen;
 }
 
+std::optional<CodecWatchOptions> watch_agreed(const Plan& plan,
+                                              const AutoCodecs& codecs,
+                                              double least_gain) {
+  if (codecs_of(plan).empty()) {
+    return std::nullopt;
+  }
+  CodecWatchOptions options;
+  options.exact_step = codecs.exact_step.value_or(Seconds(0));
+  options.least_gain = least_gain;
+  return options;
+}
+
 std::string auto_codecs_text(const AutoCodecs& codecs) {
   const CodecChoice& choice = codecs.choice;
   std::vector<std::vector<std::string>> rows = {{"bucket", "size", "codec", "why"}};
@@ -205,6 +227,15 @@ std::string auto_codecs_text(const AutoCodecs& codecs) {
                         format(*codecs.exact_step),
                         codecs.reverted ? "they do not pay here and were left out" : "kept");
   }
+  for (const CodecSwitch& one : codecs.switches) {
+    text += fmt::format("codecs, after step {}: {} with, {} without; {}\n",
+                        one.step,
+                        format(one.with),
+                        format(one.without),
+                        one.changed ? (one.codecs ? "they pay again, and are back"
+                                                  : "they do not pay any more, and were turned off")
+                                    : (one.codecs ? "stay on" : "stay off"));
+  }
   return text;
 }
 
@@ -216,11 +247,20 @@ ordered_json auto_codecs_json(const AutoCodecs& codecs) {
   const auto seconds = [](const std::optional<Seconds>& time) {
     return time ? ordered_json(time->count()) : ordered_json(nullptr);
   };
+  ordered_json switches = ordered_json::array();
+  for (const CodecSwitch& one : codecs.switches) {
+    switches.push_back({{"step", one.step},
+                        {"codecs", one.codecs},
+                        {"changed", one.changed},
+                        {"step_with_s", one.with.count()},
+                        {"step_without_s", one.without.count()}});
+  }
   return {{"predicted_step_s", codecs.choice.step.count()},
           {"predicted_exact_step_s", codecs.choice.exact_step.count()},
           {"tried_step_s", seconds(codecs.step)},
           {"tried_exact_step_s", seconds(codecs.exact_step)},
           {"reverted", codecs.reverted},
+          {"switches", std::move(switches)},
           {"buckets", std::move(buckets)}};
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -14,6 +15,7 @@
 #include "stretto/data/machine.hpp"
 #include "stretto/data/plan.hpp"
 #include "stretto/plan/codec_choice.hpp"
+#include "stretto/run/codec_watch.hpp"
 
 namespace stretto::cli {
 
@@ -38,7 +40,8 @@ struct PricedCodecs {
 
 /// --compress, and what goes with it.
 struct CompressFlags {
-  std::string codec;  ///< Empty: as a plan says, else none.
+  std::string codec;        ///< Empty: as a plan says, else none.
+  std::uint32_t start = 0;  ///< Of runs only.
   std::vector<std::string> exact;
   std::string least_bytes = "64K";
   double least_ratio = CodecPolicy{}.least_ratio;
@@ -50,6 +53,8 @@ struct CompressFlags {
   /// The one codec for all buckets; none with automatic() too.
   /// @throws Error kInvalidArgument, which names the flag.
   [[nodiscard]] CodecSpec uniform() const;
+  /// Of the codecs named, if they have one.
+  [[nodiscard]] std::optional<double> momentum() const;
   /// For automatic(). Without names: fp16 and int8.
   /// @throws Error kInvalidArgument, which names the flag.
   [[nodiscard]] CodecPolicy policy() const;
@@ -63,7 +68,8 @@ struct AutoCodecs {
   CodecChoice choice;
   std::optional<Seconds> exact_step;  ///< Measured, if both were tried.
   std::optional<Seconds> step;
-  bool reverted = false;  ///< The choice was not quicker: without codecs then.
+  bool reverted = false;              ///< The choice was not quicker: without codecs then.
+  std::vector<CodecSwitch> switches;  ///< While it ran.
 };
 /// Of rank 0's choice the plan to run, on every rank: the codecs stay only if a few steps with them
 /// are shorter, by half of what was asked for, than a few without. `step_of` runs them; it is
@@ -72,6 +78,11 @@ struct AutoCodecs {
                               AutoCodecs& codecs,
                               double least_gain,
                               const std::function<Seconds(const Plan&)>& step_of);
+/// How to watch `plan`, which try_codecs() gave, while it runs; the same on all ranks, but for what
+/// rank 0 has measured. Nothing if no codec is left.
+[[nodiscard]] std::optional<CodecWatchOptions> watch_agreed(const Plan& plan,
+                                                            const AutoCodecs& codecs,
+                                                            double least_gain);
 /// Per bucket what and why, and what was measured.
 [[nodiscard]] std::string auto_codecs_text(const AutoCodecs& codecs);
 [[nodiscard]] nlohmann::ordered_json auto_codecs_json(const AutoCodecs& codecs);

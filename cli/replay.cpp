@@ -148,6 +148,7 @@ AutoCodecs set_codecs(Communicator& communicator,
         brief.plan = plan;
         brief.steps = kSteps;
         brief.warmup = 1;
+        brief.session.codec_start = 0;
         brief.on_progress = progress_line(communicator, "trying codecs", flags.job.json);
         const ReplayResult result = replay(communicator, profile, brief);
         return communicator.rank() == 0 ? analyze(result.timeline).step : Seconds(0);
@@ -181,7 +182,14 @@ int run_replay(const ReplayFlags& flags, const Context& context) {
       resolved.plan = options.plan;
     }
     options.on_progress = progress_line(communicator, resolved.name, flags.job.json);
+    if (codecs) {
+      options.watch_codecs =
+          watch_agreed(options.plan, *codecs, flags.schedule.compress.policy().least_gain);
+    }
     const ReplayResult result = replay(communicator, profile, options);
+    if (codecs) {
+      codecs->switches = result.codec_switches;
+    }
     return communicator.rank() == 0
                ? report(flags, context, profile, resolved, communicator, result, codecs)
                : std::string();

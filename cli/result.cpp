@@ -228,7 +228,7 @@ std::string compression_text(const Plan& plan, const Session::Compression& done)
     return "";
   }
   if (counters.exchanges == 0) {
-    return "compression: nothing travelled, so nothing was encoded\n";
+    return "compression: no step with a codec (one rank, or --compress-start is later)\n";
   }
   const double steps = steps_of(plan, done);
   std::string text = fmt::format(

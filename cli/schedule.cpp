@@ -105,6 +105,11 @@ void ScheduleOptions::add_to(CLI::App& app) {
                   "topk:0.01, threshold:3rms, powersgd:4...; auto or auto:int8,topk:0.01: one of "
                   "those, per bucket, where it pays. All but none lose something: see "
                   "docs/compression.md");
+  app.add_option("--compress-start",
+                 compress.start,
+                 "So many steps, the warm-up included, travel as they are first (default 0)")
+      ->check(CLI::Range(0, 1000000000))
+      ->type_name("STEPS");
   app.add_option("--streams", streams, "Buckets on the wire at once (default 1; 0 = all)")
       ->check(whole_number_from(0, 4096))
       ->type_name("N");
@@ -162,6 +167,7 @@ ScheduleOptions::Resolved ScheduleOptions::resolve_rule(
   resolved.session.schedule = chosen_schedule();
   resolved.session.streams = streams;
   resolved.session.verify_every = verify;
+  resolved.session.codec_start = compress.start;
   const Algorithm chosen = chosen_algorithm();
   std::string rule;
   if (!plan.empty()) {

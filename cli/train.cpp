@@ -110,6 +110,7 @@ TrainResult train_briefly(Communicator& communicator,
   options.session.schedule = schedule;
   // Updates belong to the step that is measured, and cost what they cost unclipped.
   options.session.shard_optimizer = false;
+  options.session.codec_start = 0;
   options.clip_norm = 0.0;
   options.steps = kSteps;
   options.warmup = std::min(options.warmup, kSteps);
@@ -166,7 +167,6 @@ int run_train(TrainFlags flags, const Context& context) {
   constexpr float kAdamRate = 0.001F;
   flags.train.learning_rate =
       flags.learning_rate.value_or(sgd ? flags.train.learning_rate : kAdamRate);
-  flags.train.optimizer.momentum = flags.momentum.value_or(flags.train.optimizer.momentum);
   const std::optional<Machine> machine = flags.job.machine();
   const bool plans = flags.schedule.planned() && machine && machine->ranks() > 1;
   ScheduleOptions rule = flags.schedule;
@@ -179,6 +179,14 @@ int run_train(TrainFlags flags, const Context& context) {
   }
   (void)flags.artifacts.one_rank_step(model_name(flags.train));
   flags.train.plan = resolved.plan;
+  // A codec with momentum stands for the optimizer's.
+  std::optional<double> of_codec = flags.schedule.compress.momentum();
+  for (const Bucket& bucket : resolved.plan.buckets) {
+    of_codec = bucket.codec.momentum > 0.0 ? bucket.codec.momentum : of_codec;
+  }
+  const float by_default =
+      of_codec ? static_cast<float>(*of_codec) : flags.train.optimizer.momentum;
+  flags.train.optimizer.momentum = flags.momentum.value_or(by_default);
   resolved.session.shard_optimizer = flags.zero == 1;
   flags.train.session = resolved.session;
   flags.train.steps = flags.schedule.steps;
@@ -206,7 +214,15 @@ int run_train(TrainFlags flags, const Context& context) {
     }
     resolved.plan = flags.train.plan;
     flags.train.on_progress = progress_line(communicator, resolved.name, flags.job.json);
+    if (codecs) {
+      // All ranks watch, or none: that codecs are left is in the plan.
+      flags.train.watch_codecs =
+          watch_agreed(flags.train.plan, *codecs, flags.schedule.compress.policy().least_gain);
+    }
     const TrainResult result = train(communicator, dataset, flags.train);
+    if (codecs) {
+      codecs->switches = result.codec_switches;
+    }
     return communicator.rank() == 0 ? report(flags, context, resolved, communicator, result, codecs)
                                     : std::string();
   });

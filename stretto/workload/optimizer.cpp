@@ -48,11 +48,21 @@ void Optimizer::step(std::size_t first,
                      std::span<const float> gradient,
                      float learning_rate,
                      float scale,
-                     std::uint32_t number) noexcept {
+                     std::uint32_t number,
+                     bool velocity) noexcept {
   float* const mean = first_.data() + first;
   if (options_.kind == OptimizerKind::kSgd) {
     const float momentum = options_.momentum;
     const float decay = options_.weight_decay;
+    if (velocity) {
+      constexpr float kNothing = 1e-30F;  // below, numbers become slow, and stay so for ever
+      for (std::size_t i = 0; i < weights.size(); ++i) {
+        const float left = momentum * mean[i] + decay * weights[i];
+        mean[i] = std::abs(left) < kNothing ? 0.0F : left;
+        weights[i] -= learning_rate * (mean[i] + scale * gradient[i]);
+      }
+      return;
+    }
     for (std::size_t i = 0; i < weights.size(); ++i) {
       mean[i] = momentum * mean[i] + (scale * gradient[i] + decay * weights[i]);
       weights[i] -= learning_rate * mean[i];

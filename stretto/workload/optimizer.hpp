@@ -36,13 +36,16 @@ class Optimizer {
   Optimizer(std::size_t elements, const OptimizerOptions& options);
 
   /// `weights` and `gradient` are elements [first, first + size) of the whole. `gradient` is taken
-  /// times `scale` (clipping). `number` counts the updates of each weight, from 1.
+  /// times `scale` (clipping). `number` counts the updates of each weight, from 1. `velocity`, of
+  /// kSgd: the gradient has its momentum already, this optimizer's (CodecSpec::momentum): what is
+  /// left here is the momentum of weight decay and of gradients that came before without.
   void step(std::size_t first,
             std::span<float> weights,
             std::span<const float> gradient,
             float learning_rate,
             float scale,
-            std::uint32_t number) noexcept;
+            std::uint32_t number,
+            bool velocity = false) noexcept;
 
   /// Of the state, in fp32.
   [[nodiscard]] std::size_t state_bytes() const noexcept;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -158,6 +159,10 @@ ReplayResult replay(Communicator& communicator,
                 {"there are no steps to replay", "steps", "0", "1 or more", ""});
   }
   Replayer replayer(communicator, profile, options);
+  std::optional<CodecWatch> watch;
+  if (options.watch_codecs) {
+    watch.emplace(communicator, replayer.session, *options.watch_codecs);
+  }
   EmulationCheck emulation(communicator);
   const std::uint32_t steps = options.warmup + options.steps;
   communicator.barrier().wait();
@@ -168,6 +173,9 @@ ReplayResult replay(Communicator& communicator,
       replayer.session.reset_recording();
     }
     replayer.step();
+    if (watch && step >= options.session.codec_start) {
+      watch->step_finished();
+    }
     if (options.on_progress) {
       options.on_progress(StepProgress{step + 1, steps, 0.0});
     }
@@ -182,6 +190,9 @@ ReplayResult replay(Communicator& communicator,
   communicator.all_reduce(view(std::span(checked))).wait();
   result.values_checked = checked[0];
   result.plan_hash = replayer.session.plan().hash();
+  if (watch) {
+    result.codec_switches = watch->switches();
+  }
   result.compression = replayer.session.compression();
   return result;
 }

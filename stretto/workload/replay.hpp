@@ -3,12 +3,14 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "stretto/base/units.hpp"
 #include "stretto/comm/communicator.hpp"
 #include "stretto/data/plan.hpp"
 #include "stretto/data/step_profile.hpp"
 #include "stretto/data/timeline.hpp"
+#include "stretto/run/codec_watch.hpp"
 #include "stretto/run/session.hpp"
 #include "stretto/workload/train.hpp"
 
@@ -30,6 +32,8 @@ struct ReplayOptions {
   std::uint32_t warmup = 3;        ///< after these.
   std::optional<Seconds> compute;  ///< Stretches all times so that compute_end becomes this.
   ComputeMode mode = ComputeMode::kWait;
+  /// Looks whether the plan's codecs pay, all the time.
+  std::optional<CodecWatchOptions> watch_codecs{};
   OnProgress on_progress;
 };
 
@@ -38,7 +42,8 @@ struct ReplayResult {
   std::uint64_t plan_hash = 0;
   /// Reduced elements compared with the right result, all ranks; none where codecs lose bits.
   std::int64_t values_checked = 0;
-  Session::Compression compression;  ///< This rank's, of the recorded steps.
+  Session::Compression compression;         ///< This rank's, of the recorded steps.
+  std::vector<CodecSwitch> codec_switches;  ///< On rank 0.
 };
 
 /// Runs steps of a profile: real ranks and real gradient bytes, with somebody else's compute times.

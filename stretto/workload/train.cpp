@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <limits>
 #include <numeric>
 #include <span>
 #include <utility>
@@ -154,6 +155,24 @@ std::uint64_t common_hash(Communicator& communicator, std::span<const float> wei
   return hash;
 }
 
+void check_momentum(const TrainOptions& options) {
+  for (const Bucket& bucket : options.plan.buckets) {
+    const double momentum = bucket.codec.momentum;
+    const bool fits = options.optimizer.kind == OptimizerKind::kSgd &&
+                      options.optimizer.momentum == static_cast<float>(momentum);
+    if (momentum > 0.0 && !fits) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  {"a codec with momentum stands for this momentum of the optimizer",
+                   "codec " + to_string(bucket.codec),
+                   options.optimizer.kind == OptimizerKind::kSgd
+                       ? fmt::format("momentum {}", options.optimizer.momentum)
+                       : std::string(to_string(options.optimizer.kind)),
+                   fmt::format("sgd with momentum {}", momentum),
+                   "Give both the same; for other optimizers leave the codec's out"});
+    }
+  }
+}
+
 /// What a step needs, made once.
 struct Trainer {
   Trainer(Communicator& communicator, const Dataset& data, const TrainOptions& options)
@@ -162,6 +181,8 @@ struct Trainer {
         clip_norm(options.clip_norm),
         across(options.session.schedule == Schedule::kPriority),
         sharded(options.session.shard_optimizer),
+        encodes_from(communicator.size() > 1 ? options.session.codec_start
+                                             : std::numeric_limits<std::uint32_t>::max()),
         shard(data.train.size(),
               options.batch,
               communicator.rank(),
@@ -217,6 +238,8 @@ struct Trainer {
 
   void update(std::size_t bucket, const std::vector<TensorRange>& ranges) {
     std::size_t at = state[bucket];
+    const bool velocity =
+        session.plan().buckets[bucket].codec.momentum > 0.0 && updates > encodes_from;
     const RecordScope scope(session.recorder(), RecordKind::kOptimizer, "optimizer");
     for (const TensorRange& range : ranges) {
       const auto begin = static_cast<std::size_t>(range.begin);
@@ -227,7 +250,8 @@ struct Trainer {
                      as_span<float>(session.gradient(range.tensor)).subspan(begin, size),
                      rate,
                      scale,
-                     updates);
+                     updates,
+                     velocity);
       at += size;
     }
   }
@@ -284,6 +308,7 @@ struct Trainer {
   double clip_norm;
   bool across;  ///< Updates reach into the next forward pass.
   bool sharded;
+  std::uint32_t encodes_from;  ///< The first step with codecs.
   Shard shard;
   Session session;
   std::vector<std::size_t> state;  ///< Of each bucket the first element in the optimizer.
@@ -314,6 +339,7 @@ float learning_rate_at(std::uint32_t step, std::uint32_t steps, float base, int 
 TrainResult train(Communicator& communicator, const Dataset& dataset, const TrainOptions& options) {
   check(dataset, options, communicator.size());
   check_clipping(options);
+  check_momentum(options);
   Trainer trainer(communicator, dataset, options);
   const std::uint32_t steps =
       options.steps != 0
@@ -327,6 +353,10 @@ TrainResult train(Communicator& communicator, const Dataset& dataset, const Trai
                  "at least one more",
                  ""});
   }
+  std::optional<CodecWatch> watch;
+  if (options.watch_codecs) {
+    watch.emplace(communicator, trainer.session, *options.watch_codecs);
+  }
   EmulationCheck emulation(communicator);
   std::array<double, 1> loss = {0.0};
   communicator.barrier().wait();
@@ -338,6 +368,9 @@ TrainResult train(Communicator& communicator, const Dataset& dataset, const Trai
     }
     loss[0] =
         trainer.step(learning_rate_at(step, steps, options.learning_rate, communicator.size()));
+    if (watch && step >= options.session.codec_start) {
+      watch->step_finished();
+    }
     if (options.on_progress) {
       options.on_progress(StepProgress{step + 1, steps, loss[0]});
     }
@@ -352,6 +385,9 @@ TrainResult train(Communicator& communicator, const Dataset& dataset, const Trai
   result.accuracy = accuracy(communicator, dataset, options.batch, trainer.mlp);
   result.weights_hash = common_hash(communicator, trainer.mlp.weights());
   result.plan_hash = trainer.session.plan().hash();
+  if (watch) {
+    result.codec_switches = watch->switches();
+  }
   result.compression = trainer.session.compression();
   result.optimizer_bytes = trainer.optimizer.state_bytes();
   result.steps = steps;

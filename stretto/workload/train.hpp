@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "stretto/comm/communicator.hpp"
 #include "stretto/data/plan.hpp"
 #include "stretto/data/timeline.hpp"
+#include "stretto/run/codec_watch.hpp"
 #include "stretto/run/session.hpp"
 #include "stretto/workload/dataset.hpp"
 #include "stretto/workload/optimizer.hpp"
@@ -38,6 +40,8 @@ struct TrainOptions {
   OptimizerOptions optimizer;
   double clip_norm = 0.0;  ///< Gradients are scaled down to this norm over all of them. 0 = never.
   std::uint64_t seed = 1;
+  /// Looks whether the plan's codecs pay, all the time.
+  std::optional<CodecWatchOptions> watch_codecs{};
   OnProgress on_progress;
 };
 
@@ -47,10 +51,11 @@ struct TrainResult {
   double accuracy = 0;             ///< Part of the test images that is classified right.
   std::uint64_t weights_hash = 0;  ///< xxh64 over the raw fp32 weights in the plan's order.
   std::uint64_t plan_hash = 0;
-  std::uint32_t steps = 0;           ///< Warm-up included.
-  Session::Compression compression;  ///< This rank's, of the recorded steps.
-  std::size_t optimizer_bytes = 0;   ///< This rank's optimizer state.
-  std::string_view kernels;          ///< Which compilation of the arithmetic ran.
+  std::uint32_t steps = 0;                  ///< Warm-up included.
+  Session::Compression compression;         ///< This rank's, of the recorded steps.
+  std::vector<CodecSwitch> codec_switches;  ///< On rank 0.
+  std::size_t optimizer_bytes = 0;          ///< This rank's optimizer state.
+  std::string_view kernels;                 ///< Which compilation of the arithmetic ran.
 };
 
 /// Linear scaling with gradual warm-up (Goyal et al. 2017, arXiv:1706.02677): `base` x ranks,
@@ -74,7 +79,8 @@ struct TrainResult {
 /// Collective: equal arguments on every rank.
 /// @throws Error kInvalidArgument when network, data and batch do not fit, or a sharded optimizer
 /// is to
-///         clip under another schedule than kPriority; kMismatch when ranks end
+///         clip under another schedule than kPriority, or a codec's momentum is not the
+///         optimizer's; kMismatch when ranks end
 ///         with different weights; kBackend as EmulationCheck; and as Session.
 [[nodiscard]] TrainResult train(Communicator& communicator,
                                 const Dataset& dataset,

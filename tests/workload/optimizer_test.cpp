@@ -32,6 +32,37 @@ TEST(Optimizer, SgdFollowsItsFormulas) {
   EXPECT_EQ(weight[0], -0.75F - 1.625F);
 }
 
+TEST(Optimizer, AVelocityIsNotGivenMomentumAgain) {
+  // Momentum kept here, or by who sends, or first here and then there: the same weights.
+  constexpr std::uint32_t kSteps = 40;
+  for (const std::uint32_t from : {1U, 15U, kSteps + 1}) {
+    Optimizer plain(1, {.momentum = 0.9F, .weight_decay = 0.01F});
+    Optimizer sent(1, {.momentum = 0.9F, .weight_decay = 0.01F});
+    std::vector<float> expected = {0.7F};
+    std::vector<float> weight = expected;
+    float velocity = 0.0F;
+    SplitMix64 random(3);
+    for (std::uint32_t t = 1; t <= kSteps; ++t) {
+      const std::vector<float> gradient = {random.next_unit() - 0.5F};
+      plain.step(0, expected, gradient, 0.1F, 0.5F, t);
+      velocity = t < from ? 0.0F : 0.9F * velocity + gradient[0];
+      const std::vector<float> arrived = {t < from ? gradient[0] : velocity};
+      sent.step(0, weight, arrived, 0.1F, 0.5F, t, t >= from);
+      ASSERT_NEAR(weight[0], expected[0], 1e-5) << "update " << t << ", from " << from;
+    }
+  }
+  // What is left of older gradients does not become one of the slow numbers near zero.
+  Optimizer sgd(1, {.momentum = 0.9F});
+  std::vector<float> weight = {1.0F};
+  sgd.step(0, weight, std::vector<float>{1.0F}, 1.0F, 1.0F, 1);
+  for (std::uint32_t t = 2; t < 1000; ++t) {
+    sgd.step(0, weight, std::vector<float>{0.0F}, 1e30F, 1.0F, t, true);
+  }
+  const float before = weight[0];
+  sgd.step(0, weight, std::vector<float>{0.0F}, 1e38F, 1.0F, 1000, true);
+  EXPECT_EQ(weight[0], before);
+}
+
 // The algorithms as they are printed, in fp64.
 TEST(Optimizer, AdamAndAdamWFollowTheirAlgorithms) {
   for (const OptimizerKind kind : {OptimizerKind::kAdam, OptimizerKind::kAdamW}) {

@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "stretto/base/error.hpp"
+#include "stretto/plan/codec_choice.hpp"
 #include "stretto/plan/fixed_plans.hpp"
 #include "stretto/workload/mlp.hpp"
 #include "stretto/workload/random.hpp"
@@ -162,6 +163,69 @@ TEST(Train, AShardedOptimizerGivesTheSameBitsWithAPartOfTheState) {
   options.session.shard_optimizer = true;
   options.clip_norm = 1.0;
   EXPECT_EQ(error_of([&] { (void)train_on(2, options); }).code(), ErrorCode::kInvalidArgument);
+}
+
+TEST(Train, ACodecWithMomentumStandsForTheOptimizers) {
+  TrainOptions options = small();
+  options.learning_rate = 0.01F;
+  options.steps = 60;
+  options.plan = with_codec(uniform_plan(mlp_tensors(options.widths), Bytes(1000)),
+                            parse_codec("topk:0.1:momentum=0.9:warmup=10"),
+                            {"fc0.bias"});
+  for (const Schedule schedule : {Schedule::kOverlap, Schedule::kPriority}) {
+    options.session.schedule = schedule;
+    const std::vector<TrainResult> results = train_on(2, options);  // ranks compare weights
+    EXPECT_LT(results[0].loss, 0.9);
+    EXPECT_GT(results[0].compression.counters.exchanges, 0);
+  }
+  // Before its codecs begin it is a run without, and with one rank nothing is encoded.
+  TrainOptions exact = options;
+  for (Bucket& bucket : exact.plan.buckets) {
+    bucket.codec = {};
+    bucket.algorithm = Algorithm::kDirect;
+  }
+  use_direct(options.plan);
+  EXPECT_EQ(train_on(1, options)[0].weights_hash, train_on(1, exact)[0].weights_hash);
+  EXPECT_NE(train_on(2, options)[0].weights_hash, train_on(2, exact)[0].weights_hash);
+  options.session.codec_start = options.warmup + options.steps;
+  EXPECT_EQ(train_on(2, options)[0].weights_hash, train_on(2, exact)[0].weights_hash);
+  for (const bool adam : {false, true}) {
+    TrainOptions wrong = options;
+    wrong.optimizer.momentum = adam ? 0.9F : 0.5F;
+    wrong.optimizer.kind = adam ? OptimizerKind::kAdam : OptimizerKind::kSgd;
+    const Error error = error_of([&] { (void)train_on(1, wrong); });
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    EXPECT_NE(std::string(error.what()).find("sgd with momentum 0.9"), std::string::npos);
+  }
+}
+
+TEST(Train, WatchedCodecsThatLoseAreTurnedOff) {
+  TrainOptions options = small();
+  options.plan = with_codec(options.plan, parse_codec("int8"), {});
+  CodecWatchOptions watch;
+  watch.window = 4;
+  watch.trial_window = 2;
+  watch.trial_every = 1;
+  Seconds clock{};
+  watch.now = [&clock] { return clock; };
+  options.watch_codecs = watch;
+  const auto results = on_ranks<TrainResult>(2, [&](Communicator& communicator) {
+    TrainOptions mine = options;
+    if (communicator.rank() == 0) {
+      // Steps with codecs take ever longer.
+      mine.on_progress = [&clock](const StepProgress& progress) {
+        clock += Seconds(progress.step < 6 ? 2.0 : 1.0);
+      };
+    } else {
+      mine.watch_codecs->now = [] { return Seconds(0); };
+    }
+    return train(communicator, dataset(), mine);
+  });
+  ASSERT_FALSE(results[0].codec_switches.empty());
+  EXPECT_TRUE(results[0].codec_switches[0].changed);
+  EXPECT_FALSE(results[0].codec_switches[0].codecs);
+  EXPECT_TRUE(results[1].codec_switches.empty());
+  EXPECT_EQ(results[0].weights_hash, results[1].weights_hash);
 }
 
 TEST(Train, RecordsEveryLayerAndBucketOfEveryStepAfterTheWarmUp) {
