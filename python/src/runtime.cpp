@@ -262,7 +262,8 @@ void bind_session(nb::module_& module) {
              int streams,
              std::uint32_t verify_every,
              std::size_t record_steps,
-             bool reduce_first) {
+             bool reduce_first,
+             std::uint32_t codec_start) {
             SessionOptions options;
             options.op = op_from_string(op);
             options.schedule = schedule_from_string(schedule);
@@ -270,6 +271,7 @@ void bind_session(nb::module_& module) {
             options.verify_every = verify_every;
             options.record_steps = record_steps;
             options.reduce_first = reduce_first;
+            options.codec_start = codec_start;
             const nb::gil_scoped_release release;
             new (self) PythonSession(communicator, std::move(plan), options);
           },
@@ -281,6 +283,7 @@ void bind_session(nb::module_& module) {
           "verify_every"_a = 0,
           "record_steps"_a = 50,
           "reduce_first"_a = false,
+          "codec_start"_a = 0,
           nb::keep_alive<1, 2>())
       .def_prop_ro("plan", [](const PythonSession& self) { return self.session.plan(); })
       .def_prop_ro("step", [](const PythonSession& self) { return self.session.step(); })
@@ -368,6 +371,11 @@ void bind_session(nb::module_& module) {
           "undo_compression",
           [](PythonSession& self) { self.session.undo_compression(); },
           "The optimizer leaves the last step out: what it sent counts as not sent.")
+      .def(
+          "rescale_compression",
+          [](PythonSession& self, double factor) { self.session.rescale_compression(factor); },
+          "factor"_a,
+          "Gradients are from now on so many times as large, for another loss scale.")
       .def(
           "compression",
           [](const PythonSession& self) {

@@ -113,7 +113,7 @@ def torch_codec(text: str) -> Codec:
         encode, decode = _encode_int8, _decode_int8
     elif spec.kind == "onebit":
         encode, decode = _encode_onebit, _decode_onebit
-    elif spec.kind == "topk":
+    elif spec.kind == "topk" and not spec.momentum and not spec.warmup:
         encode, decode = _top_k(spec.chosen_of)
     else:
         raise Unavailable(

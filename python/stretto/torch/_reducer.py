@@ -93,6 +93,7 @@ class Reducer:
         record_steps: int,
         codec: Optional[str] = None,
         exact: Sequence[str] = (),
+        codec_start: int = 0,
     ) -> None:
         self.communicator: Any = communicator
         self.link = link
@@ -107,6 +108,7 @@ class Reducer:
         self._make_plan = lambda specs: self._encoded(make_plan(specs))
         self._given_plan = None if given_plan is None else self._encoded(given_plan)
         self._pending_states: Optional[list[bytes]] = None  # of codecs, for the next Session to take up
+        self._pending_factor = 1.0  # of the loss scale, since they were
         self._session_options = {
             "op": "mean",
             "schedule": schedule,
@@ -114,6 +116,7 @@ class Reducer:
             "verify_every": verify_every,
             "record_steps": record_steps,
             "reduce_first": False,
+            "codec_start": codec_start,
         }
         self._record = record_steps > 0
         self.no_sync = False  # backward passes that begin now only accumulate
@@ -563,10 +566,11 @@ class Reducer:
         if self._pending_states is not None:
             try:
                 session.restore_compression(self._pending_states)
+                session.rescale_compression(self._pending_factor)
             except Error as error:  # of this rank's state: the others have theirs, and would wait
                 self.fail(error)
                 raise
-            self._pending_states = None
+            self._pending_states, self._pending_factor = None, 1.0
         self.session = session
         for index, spec in enumerate(session.plan.tensors):
             t = self.by_name[spec.name]
@@ -639,7 +643,7 @@ class Reducer:
 
     def restore_compression(self, states: list[bytes]) -> None:
         if self.session is None:
-            self._pending_states = states
+            self._pending_states, self._pending_factor = states, 1.0
         else:
             self.session.restore_compression(states)
 
@@ -651,6 +655,12 @@ class Reducer:
                 "there is no finished step to undo", "DDP.undo_compression", "none since the start, or since replan()",
                 "right after backward(), once",
             )
+
+    def rescale_compression(self, factor: float) -> None:
+        if self.session is not None:
+            self.session.rescale_compression(factor)
+        elif self._pending_states is not None:
+            self._pending_factor *= factor
 
     # ---- the rest ----
 

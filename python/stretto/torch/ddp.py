@@ -82,6 +82,7 @@ class DDP(torch.nn.Module):
     compress: codec of the gradients (`"int8"`, `"topk:0.01"`, `"bf16"`...; docs/compression.md): fewer bytes, not exact.
         What is not sent is kept and sent later; compression_state() saves it. Default: what the plan says, or none.
         With "shm" and "mpi" only.
+    compress_start: so many steps of training travel as they are first, before the codecs begin.
     compress_except: names of parameters (`*` stands for anything) whose buckets travel as they are.
     emulate: a machine (`2@1Gbit/s,50us`) whose network the ranks of this host are to have.
     STRETTO_PLAN, STRETTO_SCHEDULE and STRETTO_STREAMS in the environment come before plan, schedule and streams: what
@@ -116,6 +117,7 @@ class DDP(torch.nn.Module):
         emulate: Optional[Union[_core.Machine, str]] = None,
         compress: Optional[str] = None,
         compress_except: Sequence[str] = (),
+        compress_start: int = 0,
     ) -> None:
         super().__init__()
         del output_device, dim, gradient_as_bucket_view, static_graph  # nothing depends on them here
@@ -199,6 +201,7 @@ class DDP(torch.nn.Module):
             record_steps=record_steps,
             codec=compress,
             exact=compress_except,
+            codec_start=compress_start,
         )
         if init_sync:
             self._reducer.broadcast([p for _, p in named])
@@ -346,6 +349,23 @@ class DDP(torch.nn.Module):
         step counts as not sent. On all ranks, before the next backward."""
         self.drain()
         self._reducer.undo_compression()
+
+    def rescale_compression(self, factor: float) -> None:
+        """Call it when the loss is scaled by another number from now on, with new / old: what is not sent yet is in
+        the units of the gradients, which become so many times as large. On all ranks, between steps."""
+        self.drain()
+        self._reducer.rescale_compression(factor)
+
+    def update_scaler(self, scaler: torch.amp.GradScaler) -> None:
+        """In place of `scaler.update()`, after `scaler.step(optimizer)`, on all ranks: if the step was left out for an
+        overflow, what codecs sent in it counts as not sent; and what is not sent follows the new scale."""
+        before = scaler.get_scale()
+        scaler.update()
+        now = scaler.get_scale()
+        if now < before:  # which only an overflow does
+            self.undo_compression()
+        if now != before:
+            self.rescale_compression(now / before)
 
     def timeline(self, all_ranks: bool = False) -> _core.Timeline:
         """What this rank's last steps did; with all_ranks (collective), those of all ranks on rank 0."""

@@ -279,3 +279,54 @@ def test_the_hook_goes_on_bit_by_bit_and_leaves_residuals_alone_where_numbers_ar
     (deep_loss(model, 9) * (math.inf if dist.get_rank() == 1 else 1.0)).backward()
     assert not torch.cat([p.grad.flatten() for p in model.parameters()]).isfinite().all()
     assert all(torch.equal(kept, before[n]) for n, kept in state.state_dict().items())
+
+
+def test_another_loss_scale_is_another_unit_and_nothing_else():
+    """A GradScaler's overflow, in which ranks leave the step out, and its growth: as if the loss were not scaled."""
+
+    def run(scales, overflow_at):
+        model = make(compress="topk:0.1")
+        stepper = torch.optim.SGD(model.parameters(), lr=0.05)
+        scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=3, enabled=scales)
+        left_out = 0
+        for step in range(10):
+            stepper.zero_grad()
+            scaler.scale(deep_loss(model, step)).backward()
+            if step == overflow_at:
+                if not scales:
+                    model.undo_compression()
+                    continue
+                with torch.no_grad():
+                    next(model.module.parameters()).grad[0] = math.inf  # of the mean: on all ranks alike
+            before = weights(model).clone()
+            scaler.step(stepper)
+            left_out += int(torch.equal(before, weights(model)))
+            model.update_scaler(scaler)
+        assert left_out == (1 if scales else 0)
+        assert not scales or scaler.get_scale() != 1024.0
+        return weights(model), model.compression()["residual_norm"] / (scaler.get_scale() if scales else 1.0)
+
+    (plain, plain_norm), (scaled, scaled_norm) = run(False, 5), run(True, 5)
+    assert torch.equal(plain, scaled)  # scales are powers of two
+    assert scaled_norm == pytest.approx(plain_norm)
+    with pytest.raises(stretto.InvalidArgument, match="above 0"):
+        model = make(compress="int8")
+        train(model, deep_loss, steps=2)
+        model.rescale_compression(0.0)
+
+
+def test_codecs_may_begin_later():
+    exact = make()
+    train(exact, deep_loss, steps=4)
+    model = make(compress="onebit", compress_start=4)
+    train(model, deep_loss, steps=4)
+    assert torch.equal(weights(model), weights(exact))
+    assert model.compression()["residual_norm"] == 0
+    train(model, deep_loss, steps=2)
+    assert model.compression()["residual_norm"] > 0
+
+
+def test_the_hook_has_no_momentum_and_no_warm_up():
+    for codec in ("topk:0.1:momentum=0.9", "topk:0.1:warmup=5"):
+        with pytest.raises(stretto.Unavailable, match="the hook has no such codec"):
+            torch_codec(codec)
