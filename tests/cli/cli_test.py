@@ -1126,6 +1126,21 @@ class Train(CliTest):
         text = self.train("-n", 2, "--steps", 5, "--compress", "topk:0.01").stdout
         self.assertIn("compression topk:0.01: ", text)
 
+    def test_codecs_begin_when_they_are_to_and_say_what_they_took(self):
+        codec = "topk:0.01:momentum=0.9:warmup=3"
+        flags = ["-n", 2, "--steps", 4, "--warmup", 2, "--compress", codec, "--json"]
+        begun = self.result(self.train(*flags, "--compress-start", 4))
+        self.assertEqual(begun["compression"]["exchanges"], 2)  # of steps 4 and 5
+        (row,) = begun["runs"][0]["summary"]["codecs"]
+        self.assertEqual(row["codec"], codec)
+        self.assertGreater(row["encode_s"], 0)
+        self.assertGreater(row["wire_s"], 0)
+        later = self.result(self.train(*flags, "--compress-start", 100))
+        self.assertEqual(later["runs"][0]["summary"]["codecs"], [])
+        self.assertEqual(later["compression"]["sent_bytes"], 0)
+        error = self.error(self.train("--compress", "int8:momentum=0.9", "--steps", 1, "--json"), 2)
+        self.assertIn("momentum=0.9", error["found"])
+
     def test_a_codec_that_is_not_there_is_exit_2(self):
         error = self.error(self.train("--compress", "int9", "--steps", 1, "--json"), 2)
         self.assertIn("--compress", error["where"])
