@@ -375,20 +375,22 @@ void JobOptions::add_to(CLI::App& app) {
   app.add_flag("--json", json, "One JSON document on stdout, also on failure");
 }
 
-Machine load_machine(std::string_view flag, const std::string& text) {
-  if (text.ends_with(".json")) {
-    const std::string content = read_file(text, flag);
-    if (is_nccl_tests(content)) {
-      const std::vector<NcclTestRow> rows = read_nccl_tests(content, text);
-      CollectiveCurve curve = curve_of(rows, text);
-      return machine_of_curve(
-          std::filesystem::path(text).stem().string(),
-          fmt::format("{} of NCCL tests, {} sizes", rows.front().name, curve.points.size()),
-          std::move(curve));
-    }
-    return from_file(text, [&] { return machine_from_json(content, text); });
+Machine machine_of_file(std::string_view named_by, const std::string& path) {
+  const std::string content = read_file(path, named_by);
+  if (is_nccl_tests(content)) {
+    const std::vector<NcclTestRow> rows = read_nccl_tests(content, path);
+    CollectiveCurve curve = curve_of(rows, path);
+    std::string source =
+        fmt::format("{} of NCCL tests, {} sizes", rows.front().name, curve.points.size());
+    return machine_of_curve(
+        std::filesystem::path(path).stem().string(), std::move(source), std::move(curve));
   }
-  return from_flag(flag, [&] { return machine_from_text(text); });
+  return from_file(path, [&] { return machine_from_json(content, path); });
+}
+
+Machine load_machine(std::string_view flag, const std::string& text) {
+  return text.ends_with(".json") ? machine_of_file(flag, text)
+                                 : from_flag(flag, [&] { return machine_from_text(text); });
 }
 
 std::optional<Machine> JobOptions::machine() const {

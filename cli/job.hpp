@@ -30,8 +30,12 @@ struct JobOptions {
   [[nodiscard]] std::optional<Machine> machine() const;
 };
 
-/// What `flag` was given: a file, a preset like `dgx-h100x4`, or a spec like `4@5Gbit/s,50us`.
+/// A machine's file, or what NCCL tests wrote with -J, whatever its name.
 /// @throws Error kInvalidArgument or kParse, saying which flag or file.
+[[nodiscard]] Machine machine_of_file(std::string_view named_by, const std::string& path);
+/// What `flag` was given: a file (by its name `*.json`), a preset like `dgx-h100x4`, or a spec like
+/// `4@5Gbit/s,50us`.
+/// @throws Error as machine_of_file().
 [[nodiscard]] Machine load_machine(std::string_view flag, const std::string& text);
 
 /// The process ids of ranks that failed, why, and what the others did.

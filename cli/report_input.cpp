@@ -26,29 +26,28 @@ namespace {
 
 using nlohmann::ordered_json;
 
-/// The noun after `"schema": "stretto.` near a file's begin; empty for any other file.
-std::string schema_of(const std::filesystem::path& path) {
+/// How a file begins; nothing of a pipe, which could not be read again.
+std::string head_of(const std::filesystem::path& path) {
   constexpr std::size_t kHead = 4096;
-  constexpr std::string_view kMark = "\"stretto.";
+  if (!std::filesystem::is_regular_file(path)) {
+    return {};
+  }
   std::ifstream file(path, std::ios::binary);
   std::string head(kHead, '\0');
   file.read(head.data(), static_cast<std::streamsize>(head.size()));
   head.resize(static_cast<std::size_t>(file.gcount()));
+  return head;
+}
+
+/// The noun after `"schema": "stretto.` near a file's begin; empty for any other file.
+std::string schema_of(const std::string& head) {
+  constexpr std::string_view kMark = "\"stretto.";
   const std::size_t at = head.find(kMark);
   const std::size_t end = at == std::string::npos ? at : head.find('/', at);
   if (end == std::string::npos || !head.starts_with('{')) {
     return {};
   }
   return head.substr(at + kMark.size(), end - at - kMark.size());
-}
-
-bool is_measured_by_nccl_tests(const std::filesystem::path& path) {
-  constexpr std::size_t kHead = 4096;
-  std::ifstream file(path, std::ios::binary);
-  std::string head(kHead, '\0');
-  file.read(head.data(), static_cast<std::streamsize>(head.size()));
-  head.resize(static_cast<std::size_t>(file.gcount()));
-  return is_nccl_tests(head);
 }
 
 /// Which files become one run.
@@ -64,15 +63,15 @@ struct Sorted {
 Sorted sort_files(const std::vector<std::string>& paths) {
   Sorted sorted;
   for (const std::string& path : paths) {
-    const std::string schema =
-        std::filesystem::is_regular_file(path) ? schema_of(path) : std::string();
+    const std::string head = head_of(path);
+    const std::string schema = schema_of(head);
     if (schema == "timeline") {
       sorted.timelines.push_back(path);
     } else if (schema == "summary") {
       sorted.summaries.push_back(path);
     } else if (schema == "plan") {
       sorted.plans.push_back(path);
-    } else if (schema == "machine" || is_measured_by_nccl_tests(path)) {
+    } else if (schema == "machine" || is_nccl_tests(head)) {
       sorted.machines.push_back(path);
     } else if (schema == "train" || schema == "replay" || schema == "demo" || schema == "analyze") {
       sorted.results.push_back(path);
@@ -134,7 +133,7 @@ class Reader {
       report_.plans.push_back({name_of(path), input_.redact ? redactor_(std::move(plan)) : plan});
     }
     for (const std::string& path : sorted.machines) {
-      add_machine(load_machine("FILE", path));
+      add_machine(machine_of_file("FILE", path));
     }
     if (input_.machine) {
       add_machine(*input_.machine);

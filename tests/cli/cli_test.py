@@ -13,6 +13,7 @@ import signal
 import struct
 import subprocess
 import tempfile
+import threading
 import time
 import unittest
 
@@ -1352,6 +1353,21 @@ class Run(CliTest):
 
 
 class Report(CliTest):
+    def test_a_pipe_is_read_once_and_a_machine_by_what_it_is(self):
+        pipe = self.directory / "pipe"
+        os.mkfifo(pipe)
+        trace = gzip.decompress((self.EXAMPLES / "gloo_ddp_rank0.json.gz").read_bytes())
+        writer = threading.Thread(target=lambda: pipe.write_bytes(trace))
+        writer.start()
+        done = self.report(pipe, "-o", "r.html")
+        writer.join()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        level = {"name": "link", "group_size": 2, "latency_s": 1e-5, "bandwidth_bytes_per_s": 1e9}
+        machine = {"schema": "stretto.machine/1", "name": "m", "basis": "measured", "source": "", "levels": [level]}
+        (self.directory / "machine.txt").write_text(json.dumps(machine))
+        done = self.report("machine.txt", "-o", "r.html")
+        self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_steps_go_to_tensorboard(self):
         logs = self.directory / "logs"
         done = stretto("train", "-n", 2, "--data", self.data, "--steps", 3, "--tb", logs, "--json")
