@@ -19,6 +19,7 @@
 #include "stretto/trace/ascend.hpp"
 #include "stretto/trace/builder.hpp"
 #include "stretto/trace/chrome_arguments.hpp"
+#include "stretto/trace/event_pairs.hpp"
 #include "stretto/trace/event_scanner.hpp"
 
 // Format facts: PyTorch's kineto (output_json.cpp) and Chrome's "Trace Event Format". `ts` and
@@ -37,6 +38,7 @@ enum class Category : std::uint8_t {
   kHostOperator,  // cpu_op
   kAnnotation,
   kDeviceAnnotation,
+  kAccelerator,  // kernels and copies in one category: Meta's MTIA
 };
 
 bool equals_folded(std::string_view text, std::string_view lower) noexcept {
@@ -61,6 +63,8 @@ Category category_of(std::string_view cat) noexcept {
       Known{"user_annotation", Category::kAnnotation},
       Known{"gpu_user_annotation", Category::kDeviceAnnotation},
       Known{"hip_runtime", Category::kRuntime},
+      Known{"mtia_runtime", Category::kRuntime},
+      Known{"mtia_ccp_events", Category::kAccelerator},
       Known{"xpu_runtime", Category::kRuntime},
       Known{"xpu_driver", Category::kRuntime},
       // <= 2021
@@ -129,6 +133,11 @@ bool never_launches(std::string_view name) noexcept {
   return false;
 }
 
+/// A begin or an end, of a thread or with an id.
+bool is_pair_phase(std::string_view ph) noexcept {
+  return ph == "B" || ph == "E" || ph == "b" || ph == "e";
+}
+
 class ChromeReader {
  public:
   ChromeReader(Input& input, TraceBuilder& builder)
@@ -136,6 +145,7 @@ class ChromeReader {
 
   void read() {
     EventText event;
+    EventText whole;
     std::uint64_t until_progress = 0;
     const bool salvage = builder_.options().salvage;
     while (scanner_.next(event, salvage)) {
@@ -143,8 +153,8 @@ class ChromeReader {
         add_slice(event);
       } else if (event.ph == "M") {
         add_name(event);
-      } else if (event.ph == "B" || event.ph == "b") {
-        ++pairs_;
+      } else if (is_pair_phase(event.ph) && pairs_.take(event, whole)) {
+        add_slice(whole);
       }
       if (++until_progress % 65536 == 0) {
         make_room();
@@ -196,6 +206,9 @@ class ChromeReader {
       case Category::kKernel:
       case Category::kCopy:
         add_device(event, category);
+        return;
+      case Category::kAccelerator:
+        add_device(event, event.name == "dma_request" ? Category::kCopy : Category::kKernel);
         return;
       case Category::kRuntime:
         add_runtime(event);
@@ -617,9 +630,10 @@ class ChromeReader {
   /// What was passed over and may matter to somebody.
   void note_unread() {
     constexpr std::uint64_t kFew = 100;  // every file has some rows about itself
-    if (pairs_ > 0) {
-      builder_.note(std::to_string(pairs_) +
-                    " rows come as a begin and an end (ph B or b); only whole ones (X) are read");
+    if (pairs_.unended() + pairs_.unbegun() > 0) {
+      builder_.note("of the rows that come as a begin and an end (ph B and E, b and e), " +
+                    std::to_string(pairs_.unended()) + " never end and " +
+                    std::to_string(pairs_.unbegun()) + " never began: these are not counted");
     }
     if (timeless_ > 0) {
       builder_.note(std::to_string(timeless_) +
@@ -657,7 +671,7 @@ class ChromeReader {
   std::vector<Issued> issued_;
   std::unordered_map<std::int64_t, std::uint32_t> large_links_;
   std::map<std::string, std::uint64_t, std::less<>> unread_;  // rows by category
-  std::uint64_t pairs_ = 0;
+  EventPairs pairs_;
   std::uint64_t timeless_ = 0;
   std::uint64_t bad_links_ = 0;
 };

@@ -68,6 +68,8 @@ Arguments read_arguments(std::string_view args) {
       case 4:
         if (key == "grid") {
           result.grid = text;
+        } else if (key == "size" && result.bytes.empty()) {
+          result.bytes = text;  // of MTIA's copies
         }
         break;
       case 5:

@@ -24,6 +24,12 @@ bool is_unused_phase(std::string_view ph) noexcept {
   return ph.size() == 1 && std::string_view("fstiCNDOPRn").find(ph[0]) != std::string_view::npos;
 }
 
+/// A whole Python frame. Of one that comes as a begin and an end only the begin must have a
+/// category, so that both are needed to tell which end is whose.
+bool is_python_frame(const EventText& event) noexcept {
+  return event.cat == "python_function" && event.ph == "X";
+}
+
 /// Whether `at` opens an event: behind a comma or brace (not before `begin`) and before one of the
 /// keys that writers begin events with.
 bool begins_event(const char* at, const char* begin, const char* end) noexcept {
@@ -298,7 +304,7 @@ Scan EventScanner::parse_event(const char*& at, EventText& event, bool& wanted) 
       case 2:
         if (key == "ph") {
           event.ph = value.text;
-          wanted = !is_unused_phase(event.ph);
+          wanted = !is_unused_phase(event.ph) && !is_python_frame(event);
         } else if (key == "ts") {
           event.ts = value.text;
         } else if (key == "id") {
@@ -308,7 +314,7 @@ Scan EventScanner::parse_event(const char*& at, EventText& event, bool& wanted) 
       case 3:
         if (key == "cat") {
           event.cat = value.text;
-          wanted = wanted && event.cat != "python_function";
+          wanted = wanted && !is_python_frame(event);
         } else if (key == "dur") {
           event.dur = value.text;
         } else if (key == "pid") {
