@@ -344,7 +344,7 @@ std::string report(const DemoFlags& flags,
          file_list(files) +
          (has_viewer()
               ? fmt::format("open in a browser: {}\n", page_path(flags))
-              : std::string("no report.html: this build has no viewer (nodejs and npm)\n")) +
+              : std::string("no report.html: this build has no viewer (install esbuild)\n")) +
          "next: stretto replay resnet50 --emulate 4@5Gbit/s,50us   (a GPU's step, on this "
          "machine)\n";
 }

@@ -4,7 +4,7 @@
 set(STRETTO_WASM_COMPILER "")
 set(STRETTO_WASM_PACKAGES
     "clang-14 lld-14 wasi-libc libc++-14-dev-wasm32 libc++abi-14-dev-wasm32 libclang-rt-14-dev-wasm32")
-if(STRETTO_VIEWER_NPM)
+if(STRETTO_VIEWER_ESBUILD)
   find_program(STRETTO_CLANG_WASM NAMES clang++-14 clang++ DOC "clang++ with lld and libc++ for wasm32-wasi")
   mark_as_advanced(STRETTO_CLANG_WASM)
   if(STRETTO_CLANG_WASM)

@@ -236,13 +236,14 @@ bool has_viewer() noexcept {
 
 std::string html_report(const Report& report, const HtmlOptions& options) {
   if (!has_viewer()) {
-    throw Error(ErrorCode::kUnavailable,
-                {"this build has no viewer, so it cannot write HTML",
-                 "",
-                 "built without Node",
-                 "a build that found npm",
-                 "Install nodejs and npm, then configure and build again; stretto analyze says the "
-                 "same as text"});
+    throw Error(
+        ErrorCode::kUnavailable,
+        {"this build has no viewer, so it cannot write HTML",
+         "",
+         "built without esbuild",
+         "a build that found esbuild",
+         "Install esbuild, then configure and build again; stretto analyze says the same as "
+         "text"});
   }
   if (report.runs.empty() && report.summaries.empty() && report.plans.empty() &&
       report.machines.empty()) {

@@ -49,7 +49,7 @@ struct HtmlOptions {
   std::size_t most_intervals = 1'000'000;
 };
 
-/// False in a build without Node: it has no page to put the numbers in.
+/// False in a build without esbuild: it has no page to put the numbers in.
 [[nodiscard]] bool has_viewer() noexcept;
 
 /// One HTML file: needs no network and asks for none, works from disk, and holds a picture and

@@ -10,7 +10,7 @@
 /// What html_report() is made of. Private to report/: not installed.
 namespace stretto::detail {
 
-/// The page without its numbers, as built from viewer/; empty in a build without Node.
+/// The page without its numbers, as built from viewer/; empty in a build without esbuild.
 [[nodiscard]] std::string_view viewer_page() noexcept;
 
 /// Text as it may stand between tags or in an attribute in quotes.

@@ -39,10 +39,10 @@ class SetupTest(unittest.TestCase):
         path.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
         path.chmod(0o755)
 
-    def setup(self, *arguments):
+    def setup(self, *arguments, path="/usr/bin:/bin"):
         return subprocess.run(
             [self.clone / "setup", *arguments],
-            env={"PATH": f"{self.bin}:/usr/bin:/bin", "HOME": str(self.clone)},
+            env={"PATH": f"{self.bin}:{path}", "HOME": str(self.clone)},
             capture_output=True,
             text=True,
             check=False,
@@ -68,6 +68,7 @@ class SetupTest(unittest.TestCase):
         self.assertIn(" update", calls)
         self.assertIn("libeigen3-dev", calls)
         self.assertNotIn(" cmake", calls)  # Is there already.
+        self.assertIn(" esbuild", calls)
         self.assertIn("matrix products", result.stderr)
 
     def test_nothing_is_installed_twice(self):
@@ -75,6 +76,21 @@ class SetupTest(unittest.TestCase):
         before = (self.clone / "calls").read_text(encoding="utf-8")
         self.assertEqual(self.setup("demo").returncode, 0)
         self.assertEqual((self.clone / "calls").read_text(encoding="utf-8"), before)
+
+    def test_node_is_for_the_tests_and_only_where_there_is_none(self):
+        tools = self.clone / "tools"
+        tools.mkdir()
+        for name in ("bash", "cat", "dirname", "mkdir", "sh"):
+            (tools / name).symlink_to(shutil.which(name))
+        self.command("id", "echo 1000")
+        for there in (False, True):
+            if there:
+                self.command("node", "")
+                self.command("npm", "")
+            for word, wanted in (("demo", False), ("test", not there)):
+                result = self.setup(word, path=str(tools))
+                self.assertEqual(result.returncode, 5, result.stderr)
+                self.assertEqual("nodejs npm" in result.stderr, wanted, (word, there))
 
     def test_without_root_it_says_what_to_run(self):
         self.command("id", "echo 1000")

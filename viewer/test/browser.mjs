@@ -1,30 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// The report in a real browser, from disk. Environment: STRETTO (the program), STRETTO_VIEWER_BINARY (where the
-// viewer was built: node_modules lie there), STRETTO_EXAMPLES (traces), STRETTO_WASM (empty where the page has no
-// What-if), and STRETTO_CHROMIUM if it is elsewhere.
+// The report in a real browser, from disk. Environment: STRETTO (the program), STRETTO_VIEWER_BINARY (where
+// node_modules lie), STRETTO_EXAMPLES (traces), STRETTO_WASM (empty where the page has no What-if), and STRETTO_CHROMIUM
+// if it is elsewhere.
 // Ends with 77 where something is missing, and says what.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { packages, skip } from './packages.mjs';
 
-const { STRETTO, STRETTO_VIEWER_BINARY, STRETTO_EXAMPLES } = process.env;
+const { STRETTO, STRETTO_EXAMPLES } = process.env;
 const chromium = [process.env.STRETTO_CHROMIUM, '/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find(
   (path) => path && existsSync(path),
 );
-function skip(why) {
-  console.log(`skipped: ${why}`);
-  process.exit(77);
-}
 if (!chromium) {
   skip('no chromium (apt-get install chromium, or set STRETTO_CHROMIUM)');
 }
-if (!existsSync(join(STRETTO_VIEWER_BINARY, 'node_modules', 'playwright-core'))) {
-  skip(`no playwright-core in ${STRETTO_VIEWER_BINARY}: this build has no viewer`);
-}
-const require = createRequire(join(STRETTO_VIEWER_BINARY, 'package.json'));
+const require = packages();
 const playwright = require('playwright-core');
 const axe = readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
 

@@ -1,23 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // The page reckons with the same code as the program, compiled by another compiler for another machine: the same
 // questions, asked at random, must get the same numbers. Run by ctest as viewer.model; STRETTO names the program,
-// STRETTO_VIEWER_BINARY the folder of the
-// viewer, STRETTO_WASM the compiled planner, STRETTO_EXAMPLES a folder of traces. SEED=N asks other questions.
+// STRETTO_VIEWER_BINARY the folder where node_modules lie, STRETTO_WASM the compiled planner, STRETTO_EXAMPLES a folder of traces. SEED=N asks other questions.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
+import { packages } from './packages.mjs';
 
-const { STRETTO, STRETTO_EXAMPLES, STRETTO_VIEWER_BINARY, STRETTO_WASM } = process.env;
-const require = createRequire(join(STRETTO_VIEWER_BINARY, 'package.json'));
+const { STRETTO, STRETTO_EXAMPLES, STRETTO_WASM } = process.env;
 const folder = mkdtempSync(join(tmpdir(), 'stretto-model-'));
 
 // The page's own module, without its types.
-const typescript = require('typescript');
-const source = readFileSync(join(STRETTO_VIEWER_BINARY, 'src', 'model.ts'), 'utf8');
+const typescript = packages()('typescript');
+const source = readFileSync(new URL('../src/model.ts', import.meta.url), 'utf8');
 const module = join(folder, 'model.mjs');
 writeFileSync(module, typescript.transpileModule(source, { compilerOptions: { target: 'ES2022', module: 'ESNext' } }).outputText);
 const { Model, Refused } = await import(pathToFileURL(module));
