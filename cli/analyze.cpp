@@ -14,6 +14,7 @@
 #include "job.hpp"
 #include "output.hpp"
 #include "stretto/analyze/as_hta.hpp"
+#include "stretto/analyze/device_steps.hpp"
 #include "stretto/analyze/explain.hpp"
 #include "stretto/data/machine.hpp"
 #include "stretto/report/explanation.hpp"
@@ -63,16 +64,23 @@ ordered_json document_of(const Context& context,
                            {"notes", trace.notes}};
   document.update(ordered_json::parse(to_json(explanation)));
   document["steps"] = ordered_json::array();
-  for (const StepNumbers& step : step_numbers(trace.timeline)) {
-    document["steps"].push_back({{"rank", step.rank},
-                                 {"step", step.step},
-                                 {"name", step.name},
-                                 {"begin_s", step.begin.count()},
-                                 {"length_s", step.length.count()},
-                                 {"compute_s", step.compute.count()},
-                                 {"communication_s", step.communication.count()},
-                                 {"exposed_s", step.exposed.count()},
-                                 {"launches", step.launches}});
+  const auto seconds = [](std::int64_t ns) { return static_cast<double>(ns) / 1e9; };
+  for (const DeviceStep& step : device_steps(trace.timeline)) {
+    document["steps"].push_back(
+        {{"rank", step.rank},
+         {"step", step.step},
+         {"name", step.name},
+         {"device", step.device == kNoId ? ordered_json() : ordered_json(step.device)},
+         {"begin_s", seconds(step.begin_ns)},
+         {"length_s", seconds(step.length_ns)},
+         {"compute_s", seconds(step.compute_ns)},
+         {"communication_s", seconds(step.communication_ns)},
+         {"communication_sum_s", seconds(step.communication_sum_ns)},
+         {"exposed_s", seconds(step.exposed_ns)},
+         {"hidden_s", seconds(step.hidden_ns)},
+         {"exposed_copies_s", seconds(step.exposed_copies_ns)},
+         {"idle_s", seconds(step.idle_ns)},
+         {"launches", step.collectives}});
   }
   document["classes"] = classes_json(trace);
   for (const std::string& note : explanation.notes) {
@@ -190,8 +198,8 @@ int run_analyze(const AnalyzeFlags& flags, const Context& context) {
     result = class_table(trace);
   } else if (!flags.per.empty() || flags.csv) {
     const Per per = flags.per.empty() ? Per::kBucket : per_of(flags.per);
-    const std::vector<StepNumbers> steps =
-        per == Per::kStep ? step_numbers(trace.timeline) : std::vector<StepNumbers>();
+    const std::vector<DeviceStep> steps =
+        per == Per::kStep ? device_steps(trace.timeline) : std::vector<DeviceStep>();
     result = flags.csv ? csv_table(explanation, steps, per) : text_table(explanation, steps, per);
   } else {
     result = text_of(flags, trace, explanation);

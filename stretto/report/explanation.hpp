@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "stretto/analyze/as_hta.hpp"
+#include "stretto/analyze/device_steps.hpp"
 #include "stretto/analyze/explain.hpp"
 
 namespace stretto {
@@ -16,16 +17,16 @@ namespace stretto {
 /// Verdict, numbers, the buckets and collectives that matter, ranks that wait, diagnoses.
 [[nodiscard]] std::string text_explanation(const Explanation& explanation);
 
-/// One table of an explanation, whole.
+/// One table of an explanation, whole. kStep needs device_steps() beside it.
 enum class Per : std::uint8_t { kRank, kStep, kCollective, kBucket, kModule };
 
 /// For people.
 [[nodiscard]] std::string text_table(const Explanation& explanation,
-                                     const std::vector<StepNumbers>& steps,
+                                     const std::vector<DeviceStep>& steps,
                                      Per per);
 /// RFC 4180; a unit in every column's name, times in seconds.
 [[nodiscard]] std::string csv_table(const Explanation& explanation,
-                                    const std::vector<StepNumbers>& steps,
+                                    const std::vector<DeviceStep>& steps,
                                     Per per);
 
 /// HTA's numbers of each rank, and where they part from exact ones.

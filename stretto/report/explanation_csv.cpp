@@ -44,7 +44,7 @@ void line(std::string& text, const Values&... values) {
 }  // namespace
 
 std::string csv_table(const Explanation& explanation,
-                      const std::vector<StepNumbers>& steps,
+                      const std::vector<DeviceStep>& steps,
                       Per per) {
   std::string text;
   switch (per) {
@@ -88,18 +88,26 @@ std::string csv_table(const Explanation& explanation,
       }
       break;
     case Per::kStep:
-      text = "step,name,rank,begin_s,length_s,compute_s,communication_s,exposed_s,collectives\r\n";
-      for (const StepNumbers& s : steps) {
+      text =
+          "step,name,rank,device,begin_s,length_s,compute_s,communication_s,communication_sum_s,"
+          "exposed_s,hidden_s,exposed_copies_s,idle_s,collectives\r\n";
+      for (const DeviceStep& s : steps) {
+        const auto seconds = [](std::int64_t ns) { return Seconds(static_cast<double>(ns) / 1e9); };
         line(text,
              s.step,
              s.name,
              s.rank,
-             s.begin,
-             s.length,
-             s.compute,
-             s.communication,
-             s.exposed,
-             s.launches);
+             s.device == kNoId ? std::string() : std::to_string(s.device),
+             seconds(s.begin_ns),
+             seconds(s.length_ns),
+             seconds(s.compute_ns),
+             seconds(s.communication_ns),
+             seconds(s.communication_sum_ns),
+             seconds(s.exposed_ns),
+             seconds(s.hidden_ns),
+             seconds(s.exposed_copies_ns),
+             seconds(s.idle_ns),
+             s.collectives);
       }
       break;
     case Per::kCollective:

@@ -198,18 +198,32 @@ const BucketSummary* most_exposed(const Summary& summary) {
   return most == summary.buckets.end() || most->exposed_share.count() <= 0.0 ? nullptr : &*most;
 }
 
-Rows step_rows(const std::vector<StepNumbers>& steps) {
-  Rows rows = {
-      {"step", "rank", "begin", "length", "compute", "communication", "exposed", "collectives"}};
-  for (const StepNumbers& step : steps) {
+Rows step_rows(const std::vector<DeviceStep>& steps) {
+  Rows rows = {{"step",
+                "rank",
+                "device",
+                "begin",
+                "length",
+                "compute",
+                "communication",
+                "sum",
+                "exposed",
+                "hidden",
+                "idle",
+                "collectives"}};
+  for (const DeviceStep& step : steps) {
     rows.push_back({step.name.empty() ? std::to_string(step.step) : step.name,
                     std::to_string(step.rank),
-                    format(step.begin),
-                    format(step.length),
-                    format(step.compute),
-                    format(step.communication),
-                    format(step.exposed),
-                    std::to_string(step.launches)});
+                    step.device == kNoId ? "-" : std::to_string(step.device),
+                    seconds_of_ns(step.begin_ns),
+                    seconds_of_ns(step.length_ns),
+                    seconds_of_ns(step.compute_ns),
+                    seconds_of_ns(step.communication_ns),
+                    seconds_of_ns(step.communication_sum_ns),
+                    seconds_of_ns(step.exposed_ns),
+                    seconds_of_ns(step.hidden_ns),
+                    seconds_of_ns(step.idle_ns),
+                    std::to_string(step.collectives)});
   }
   return rows;
 }
@@ -341,7 +355,7 @@ std::string text_explanation(const Explanation& explanation) {
 }
 
 std::string text_table(const Explanation& explanation,
-                       const std::vector<StepNumbers>& steps,
+                       const std::vector<DeviceStep>& steps,
                        Per per) {
   switch (per) {
     case Per::kRank: {

@@ -1029,6 +1029,8 @@ class SmallTraces(CliTest):
         path = self.trace("tables.json")
         document = json.loads(stretto("analyze", path, "--json").stdout)
         self.assertEqual([step["exposed_s"] for step in document["steps"]], [30e-6])
+        self.assertEqual([(step["device"], step["communication_sum_s"], step["hidden_s"], step["idle_s"])
+                          for step in document["steps"]], [(0, 30e-6, 0.0, 0.0)])
         self.assertEqual([(row["kernel"], row["counts_as"]) for row in document["classes"]],
                          [("ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", "communication"), ("gemm", "compute")])
         hta = json.loads(stretto("analyze", path, "--as", "hta", "--json").stdout)
