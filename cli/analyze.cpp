@@ -129,7 +129,10 @@ std::string next_of(const AnalyzeFlags& flags, const Explanation& explanation) {
            std::string(explanation.has_communication() ? "bucket" : "rank");
   }
   arguments.insert(arguments.end(), flags.trace.paths.begin(), flags.trace.paths.end());
-  if (explanation.certificate) {
+  if (explanation.certificate && explanation.certificate->sharded) {
+    arguments.emplace_back("--per");
+    arguments.emplace_back(explanation.modules.empty() ? "bucket" : "module");
+  } else if (explanation.certificate) {
     arguments.front() = "plan";
   } else if (!explanation.has_communication()) {
     arguments.emplace_back("--classes");

@@ -333,7 +333,9 @@ PlanInput::Loaded PlanInput::load(bool quiet) const {
     loaded.profile = planning_profile_of_trace(read.timeline,
                                                slowdown_of_recording(explanation.slowdown, quiet));
     loaded.measured = explanation.summary;
-    loaded.certificate = explanation.certificate;
+    if (explanation.certificate && !explanation.certificate->sharded) {
+      loaded.certificate = explanation.certificate;  // the other kind says nothing of buckets
+    }
     if (loaded.machine && read.timeline.world_size != 0 &&
         std::int64_t{read.timeline.world_size} != std::int64_t{loaded.machine->ranks()} && !quiet) {
       std::fputs(fmt::format("note: recorded on {} ranks, planned for the {} of {}\n",
@@ -347,7 +349,10 @@ PlanInput::Loaded PlanInput::load(bool quiet) const {
       const int ranks = static_cast<int>(std::max<std::uint32_t>(1, read.timeline.world_size));
       fitted = costs_of(*explanation.fitted, ranks);
       loaded.costs_basis =
-          fmt::format("fitted to the trace's all_reduces of {} sizes: {} + {:.4g} s/GB (measured)",
+          fmt::format("fitted to the trace's {} of {} sizes: {} + {:.4g} s/GB (measured)",
+                      explanation.fitted->of_halves ? "reduce_scatters and all_gathers, each half "
+                                                      "an all_reduce,"
+                                                    : "all_reduces",
                       explanation.fitted->sizes,
                       format(explanation.fitted->cost.latency),
                       explanation.fitted->cost.seconds_per_byte * 1e9);

@@ -159,6 +159,7 @@ std::optional<Seconds> bound_of(const std::vector<Step>& steps,
                                 Seconds compute_end,
                                 ExchangeCost cost) {
   std::vector<ReadyBytes> gradients;
+  bool halves = false;
   for (const auto& [name, tensor] : detail::ready_times(steps)) {
     if (tensor.bytes > 0) {
       gradients.push_back({from_ns(tensor.ready_ns), Bytes(tensor.bytes)});
@@ -171,6 +172,7 @@ std::optional<Seconds> bound_of(const std::vector<Step>& steps,
       // gathered, metrics, activations) may depend on later compute, and is left out: a bound may
       // be too low, never too high.
       if (bucket.collective == Collective::kReduceScatter) {
+        halves = true;
         gradients.push_back({buckets.ready_at_best[i], Bytes(bucket.bytes.count() / 2)});
       } else if (bucket.collective == Collective::kAllReduce) {
         gradients.push_back({buckets.ready_at_best[i], bucket.bytes});
@@ -184,6 +186,9 @@ std::optional<Seconds> bound_of(const std::vector<Step>& steps,
   if (!said && !buckets.summaries.empty() &&
       std::none_of(buckets.summaries.begin(), buckets.summaries.end(), is_sized)) {
     return std::nullopt;
+  }
+  if (halves) {
+    cost.latency *= 0.5;  // of half an all_reduce; of the bytes only half are counted
   }
   return in_iteration_bound(gradients, compute_end, cost);
 }

@@ -29,6 +29,8 @@ struct BucketOnRank {
   std::int64_t ready_ns = -1;
   std::int64_t ready_at_best_ns = 0;
   std::int64_t hidden_before_ns = 0;
+  std::int64_t started_at_best_ns = 0;
+  std::int64_t ended_at_best_ns = 0;
   std::int64_t launched_ns = -1;
   std::int64_t started_ns = -1;
   std::int64_t ended_ns = -1;
@@ -166,11 +168,6 @@ void measure_exposed(const RankStep& rank,
   }
 }
 
-bool is_gradient_exchange(const BucketOnRank& bucket) {
-  return bucket.collective == Collective::kAllReduce ||
-         bucket.collective == Collective::kReduceScatter;
-}
-
 /// The compute between each exchange of gradients and the last: that which comes then, the
 /// optimizer's, needs them all.
 void measure_compute_left(const RankStep& rank,
@@ -181,12 +178,12 @@ void measure_compute_left(const RankStep& rank,
   };
   std::int64_t last_ns = 0;
   for (const auto& [id, bucket] : buckets) {
-    if (is_gradient_exchange(bucket)) {
+    if (is_gradient_exchange(bucket.collective)) {
       last_ns = std::max(last_ns, known_ns(bucket));
     }
   }
   for (auto& [id, bucket] : buckets) {
-    if (is_gradient_exchange(bucket)) {
+    if (is_gradient_exchange(bucket.collective)) {
       const std::int64_t begin_ns = rank.window.begin_ns;
       bucket.compute_left_ns = activities.within_ns(
           rank.rank, &Activity::compute, {begin_ns + known_ns(bucket), begin_ns + last_ns});
@@ -208,6 +205,13 @@ std::map<std::uint32_t, BucketOnRank> measure(const RankStep& rank, const Activi
       // Of a run, part of a tensor whose kReady stands with another bucket: handed over when ready.
       bucket.ready_ns = bucket.launched_ns;
     }
+    const auto at_best_ns = [&](std::int64_t at_ns) {
+      const std::int64_t begin_ns = rank.window.begin_ns;
+      const Interval before{begin_ns, begin_ns + at_ns};
+      return at_ns - activities.within_ns(rank.rank, &Activity::exposed, before);
+    };
+    bucket.started_at_best_ns = at_best_ns(bucket.started_ns);
+    bucket.ended_at_best_ns = at_best_ns(bucket.ended_ns);
     // A row of the host begins when it is asked for or, at the latest, when a thread is free;
     // without its launch a row of a device may have stood in line for long.
     const std::int64_t latest_ns = bucket.ready_ns >= 0 ? bucket.ready_ns
@@ -229,8 +233,8 @@ std::map<std::uint32_t, BucketOnRank> measure(const RankStep& rank, const Activi
 struct BucketSeries {
   Collective collective = Collective::kNone;
   std::int64_t bytes = 0;
-  Series ready, ready_at_best, hidden_before, launched, started, ended, exposed, exposed_share,
-      transfer, compute_left;
+  Series ready, ready_at_best, hidden_before, started_at_best, ended_at_best, launched, started,
+      ended, exposed, exposed_share, transfer, compute_left;
   std::array<std::size_t, 4> reasons{};  // times each WaitedFor was it
 };
 
@@ -261,6 +265,9 @@ void add_step(const Step& step,
         sum.latest.ready_at_best_ns = bucket.ready_at_best_ns;
         sum.latest.hidden_before_ns = bucket.hidden_before_ns;
       }
+      sum.latest.started_at_best_ns =
+          std::max(sum.latest.started_at_best_ns, bucket.started_at_best_ns);
+      sum.latest.ended_at_best_ns = std::max(sum.latest.ended_at_best_ns, bucket.ended_at_best_ns);
       sum.latest.launched_ns = std::max(sum.latest.launched_ns, bucket.launched_ns);
       sum.latest.started_ns = std::max(sum.latest.started_ns, bucket.started_ns);
       sum.latest.ended_ns = std::max(sum.latest.ended_ns, bucket.ended_ns);
@@ -279,6 +286,8 @@ void add_step(const Step& step,
     }
     bucket.ready_at_best.push_back(static_cast<double>(sum.latest.ready_at_best_ns));
     bucket.hidden_before.push_back(static_cast<double>(sum.latest.hidden_before_ns));
+    bucket.started_at_best.push_back(static_cast<double>(sum.latest.started_at_best_ns));
+    bucket.ended_at_best.push_back(static_cast<double>(sum.latest.ended_at_best_ns));
     bucket.launched.push_back(static_cast<double>(sum.latest.launched_ns));
     bucket.started.push_back(static_cast<double>(sum.latest.started_ns));
     bucket.ended.push_back(static_cast<double>(sum.latest.ended_ns));
@@ -326,6 +335,8 @@ Buckets summarize_buckets(const std::vector<Step>& steps, const Activities& acti
     buckets.summaries.push_back(summary);
     buckets.ready_at_best.push_back(median_of(bucket.ready_at_best));
     buckets.hidden_before.push_back(median_of(bucket.hidden_before));
+    buckets.started_at_best.push_back(median_of(bucket.started_at_best));
+    buckets.ended_at_best.push_back(median_of(bucket.ended_at_best));
   }
   return buckets;
 }

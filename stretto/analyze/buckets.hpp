@@ -10,6 +10,11 @@
 /// Private to analyze/: not installed.
 namespace stretto::detail {
 
+/// Collectives that carry gradients, where their size is known. In an all_gather parameters travel.
+[[nodiscard]] constexpr bool is_gradient_exchange(Collective collective) noexcept {
+  return collective == Collective::kAllReduce || collective == Collective::kReduceScatter;
+}
+
 struct Buckets {
   std::vector<BucketSummary> summaries;  ///< In order of their numbers.
   /// The least that `ready` of each could be: without the exposed communication before it, which
@@ -17,6 +22,10 @@ struct Buckets {
   std::vector<Seconds> ready_at_best;
   /// Of that time, how long communication ran beside compute.
   std::vector<Seconds> hidden_before;
+  /// When it began and ended, without the exposed communication before: how much else was
+  /// done by then.
+  std::vector<Seconds> started_at_best;
+  std::vector<Seconds> ended_at_best;
 };
 
 [[nodiscard]] Buckets summarize_buckets(const std::vector<Step>& steps,

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "stretto/analyze/explain.hpp"
+#include "stretto/analyze/sharded_certificate.hpp"
 #include "stretto/plan/fixed_plans.hpp"
 
 namespace stretto {
@@ -110,7 +111,7 @@ std::optional<Certificate> certify(const Timeline& timeline,
                                    const Summary& summary,
                                    const ExchangeCosts& costs) {
   if (!is_all_reduce_only(summary)) {
-    return std::nullopt;
+    return detail::certify_sharded(timeline, summary, costs);
   }
   const Recorded recorded = cut(step_profile_of_trace(timeline), kPieces);
   SimulateOptions options;

@@ -14,16 +14,19 @@
 namespace stretto {
 
 /// What other buckets would give, of a recorded data-parallel step whose gradients travel by
-/// all_reduce. All of it is the planner's model of the step, on one stream, the optimizer after the
-/// last exchange; what the model does not know (late ranks, late launches, jitter) stays.
+/// all_reduce; or, where parameters are gathered and gradients scattered, what it would give to ask
+/// for parameters earlier. All of it is the planner's model of the step, on one stream, the
+/// optimizer after the last exchange; what the model does not know (late ranks, late launches,
+/// jitter) stays.
 struct Certificate {
+  bool sharded = false;     ///< Of the second kind: no buckets are changed.
   Seconds exposed_now{};    ///< As recorded;
   Seconds exposed_model{};  ///< and as the model has it with the recorded buckets.
   Seconds exposed_best{};   ///< With the best buckets,
   Seconds exposed_bound{};  ///< and the least that any buckets could, whatever is assumed of them.
   /// What other buckets save: exposed_model - exposed_best, never more than is exposed now.
   Seconds recoverable{};
-  Settings settings;        ///< For PyTorch's DistributedDataParallel.
+  Settings settings;        ///< For PyTorch's DistributedDataParallel, or FSDP2.
   std::string assumptions;  ///< For people.
 };
 
@@ -41,8 +44,8 @@ struct Certificate {
                                                     int pieces = 8);
 
 /// Absent where the recording does not say enough, or costs a step much longer than it was: no
-/// marked steps, no costs, no all_reduce of known size, or gradients that travel in another way. Of
-/// the step it takes what planning_profile_of_trace() does.
+/// marked steps, no costs, no exchange of known size, gradients that travel in both ways. Of
+/// a step of all_reduces it takes what planning_profile_of_trace() does.
 [[nodiscard]] std::optional<Certificate> certify(const Timeline& timeline,
                                                  const Summary& summary,
                                                  const ExchangeCosts& costs);

@@ -268,6 +268,32 @@ std::vector<std::string> align_clocks(Timeline& timeline) {
   return notes;
 }
 
+namespace {
+
+double bytes_of(const CollectiveReport& report, Collective collective) {
+  double bytes = 0.0;
+  for (const CollectiveSummary& kind : report.kinds) {
+    bytes += kind.collective == collective
+                 ? static_cast<double>(kind.count) * static_cast<double>(kind.bytes.count())
+                 : 0.0;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+double FittedExchange::share_of(Collective collective) const noexcept {
+  switch (collective) {
+    case Collective::kAllReduce:
+      return 1.0;
+    case Collective::kReduceScatter:
+    case Collective::kAllGather:
+      return of_halves ? 0.5 : 0.0;
+    default:
+      return 0.0;
+  }
+}
+
 std::optional<FittedExchange> fit_exchange(const CollectiveReport& report) {
   constexpr std::int64_t kCallsWithoutMatch = 10;
   constexpr std::size_t kMostPoints = 512;
@@ -275,13 +301,17 @@ std::optional<FittedExchange> fit_exchange(const CollectiveReport& report) {
     double bytes;
     double seconds;
   };
+  FittedExchange fitted;
+  // A few small all_reduces (norms, losses) say nothing of megabytes that travel in another way.
+  fitted.of_halves =
+      bytes_of(report, Collective::kReduceScatter) > bytes_of(report, Collective::kAllReduce);
   std::map<std::int64_t, std::vector<double>> by_size;
   for (const CollectiveSummary& kind : report.kinds) {
     // The shortest of a few calls on one rank still holds waiting for the others.
     const bool believable = kind.matched || kind.count >= kCallsWithoutMatch;
-    if (kind.collective == Collective::kAllReduce && believable && kind.bytes > Bytes(0) &&
-        kind.transfer.count() > 0.0) {
-      by_size[kind.bytes.count()].push_back(kind.transfer.count());
+    const double share = fitted.share_of(kind.collective);
+    if (share > 0.0 && believable && kind.bytes > Bytes(0) && kind.transfer.count() > 0.0) {
+      by_size[kind.bytes.count()].push_back(kind.transfer.count() / share);
     }
   }
   std::vector<Point> points;
@@ -306,7 +336,6 @@ std::optional<FittedExchange> fit_exchange(const CollectiveReport& report) {
                        (points[j].bytes - points[i].bytes));
     }
   }
-  FittedExchange fitted;
   fitted.sizes = by_size.size();
   fitted.cost.seconds_per_byte = std::max(0.0, median(std::move(slopes)));
   std::vector<double> intercepts;

@@ -91,16 +91,22 @@ std::vector<std::string> align_clocks(Timeline& timeline);
 
 /// What an all_reduce of these ranks costs at least: latency + bytes * seconds_per_byte, a line
 /// below the transfer times of all sizes (slope by Theil and Sen, then lowered until no size is
-/// below it).
+/// below it). A reduce_scatter or an all_gather is half of one: as many bytes of one rank pass half
+/// as many steps, so that the factors of NCCL tests are (n-1)/n against 2(n-1)/n.
 struct FittedExchange {
   ExchangeCost cost;
+  /// It stands on reduce_scatters and all_gathers as well, each as half an all_reduce.
+  bool of_halves = false;
+  /// What one of these costs, in all_reduces of as many bytes; 0 for what it does not stand on.
+  [[nodiscard]] double share_of(Collective collective) const noexcept;
   std::size_t sizes = 0;  ///< Distinct sizes it stands on.
   /// Of time, relative. Absent with two sizes, through which a line always goes.
   std::optional<double> median_error;
 };
-/// Sizes count whose calls are matched, or that one rank alone called ten times or more: the
-/// shortest of them then is near the time on the wire.
-/// Absent with fewer than two such sizes that differ by a factor of two or more.
+/// All_reduces alone count, unless reduce_scatters carry more bytes than they do (FSDP, ZeRO): then
+/// all three do. Sizes count whose calls are matched, or that one rank alone called ten times or
+/// more: the shortest of them then is near the time on the wire. Absent with fewer than two such
+/// sizes that differ by a factor of two or more.
 [[nodiscard]] std::optional<FittedExchange> fit_exchange(const CollectiveReport& report);
 
 }  // namespace stretto

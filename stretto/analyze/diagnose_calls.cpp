@@ -71,23 +71,25 @@ void look_at_cost(Case& of) {
   double wire = 0.0;
   double calls = 0.0;
   for (const CollectiveSummary& kind : of.all.collectives.kinds) {
-    if (kind.collective == Collective::kAllReduce && kind.bytes > Bytes(0)) {
-      const auto count = static_cast<double>(kind.count);
-      calls += count;
+    const double share = of.all.fitted->share_of(kind.collective);
+    if (share > 0.0 && kind.bytes > Bytes(0)) {
+      calls += static_cast<double>(kind.count);
+      const double count = share * static_cast<double>(kind.count);  // in all_reduces
       latency += count * of.all.fitted->cost.latency.count();
       wire +=
           count * of.all.fitted->cost.seconds_per_byte * static_cast<double>(kind.bytes.count());
     }
   }
-  const std::string evidence =
-      fmt::format("{:.0f} all_reduces: latency {} each, {} of bytes in all, fitted to {} sizes{}",
-                  calls,
-                  format(of.all.fitted->cost.latency),
-                  format(Seconds(wire)),
-                  of.all.fitted->sizes,
-                  of.all.fitted->median_error
-                      ? " with a median error of " + percent(*of.all.fitted->median_error)
-                      : std::string());
+  const std::string evidence = fmt::format(
+      "{:.0f} {}: latency {} each, {} of bytes in all, fitted to {} sizes{}",
+      calls,
+      of.all.fitted->of_halves ? "reduce_scatters, all_gathers and all_reduces" : "all_reduces",
+      format(Seconds(latency / calls)),
+      format(Seconds(wire)),
+      of.all.fitted->sizes,
+      of.all.fitted->median_error
+          ? " with a median error of " + percent(*of.all.fitted->median_error)
+          : std::string());
   const double share = latency / (latency + wire);
   if (share > kLatencyBound) {
     of.say({"latency_bound",

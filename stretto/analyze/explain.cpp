@@ -40,11 +40,6 @@ bool is_imported(const Timeline& timeline) {
   });
 }
 
-bool is_gradient_exchange(const BucketSummary& bucket) {
-  return bucket.bytes > Bytes(0) && (bucket.collective == Collective::kAllReduce ||
-                                     bucket.collective == Collective::kReduceScatter);
-}
-
 }  // namespace
 
 std::string_view to_string(Diagnosis::Weight weight) noexcept {
@@ -186,7 +181,7 @@ StepProfile step_profile_of_trace(const Timeline& timeline, double slowdown) {
   }
   for (std::size_t i = 0; i < summary.buckets.size(); ++i) {
     const BucketSummary& bucket = summary.buckets[i];
-    if (is_gradient_exchange(bucket)) {
+    if (bucket.bytes > Bytes(0) && detail::is_gradient_exchange(bucket.collective)) {
       const std::int64_t elements = (bucket.bytes.count() + 3) / 4;
       profile.tensors.push_back({"bucket " + std::to_string(bucket.bucket),
                                  DType::kF32,

@@ -120,6 +120,7 @@ std::string to_json(const Explanation& explanation) {
         {"latency_s", explanation.fitted->cost.latency.count()},
         {"bandwidth_bytes_per_s", per_byte > 0.0 ? ordered_json(1.0 / per_byte) : ordered_json()},
         {"sizes", explanation.fitted->sizes},
+        {"of_halves", explanation.fitted->of_halves},
         {"median_error_ratio",
          explanation.fitted->median_error ? ordered_json(*explanation.fitted->median_error)
                                           : ordered_json()}};
@@ -138,7 +139,8 @@ std::string to_json(const Explanation& explanation) {
   ordered_json certificate;
   if (explanation.certificate) {
     const Certificate& c = *explanation.certificate;
-    certificate = {{"exposed_now_s", c.exposed_now.count()},
+    certificate = {{"sharded", c.sharded},
+                   {"exposed_now_s", c.exposed_now.count()},
                    {"exposed_model_s", c.exposed_model.count()},
                    {"exposed_best_s", c.exposed_best.count()},
                    {"exposed_bound_s", c.exposed_bound.count()},

@@ -169,22 +169,31 @@ std::string diagnoses_of(const Explanation& explanation) {
   return text;
 }
 
+std::string_view what_is_fitted(const FittedExchange& fitted) {
+  return fitted.of_halves
+             ? "reduce_scatters and all_gathers (each half an all_reduce, whose cost this is)"
+             : "all_reduces";
+}
+
 std::string certificate_of(const Certificate& certificate) {
   const auto above = [](Seconds a, Seconds b) { return format(std::max(Seconds(0), a - b)); };
   std::string text = fmt::format(
       "certificate: exposed now {}\n"
-      "  {} no buckets could avoid\n"
-      "  about {} more with the best buckets\n"
-      "  about {} per step to be had with other buckets\n",
+      "  {} no {} could avoid\n"
+      "  about {} more with the best {}\n"
+      "  about {} per step to be had with other {}\n",
       format(certificate.exposed_now),
       format(certificate.exposed_bound),
+      certificate.sharded ? "order" : "buckets",
       above(certificate.exposed_best, certificate.exposed_bound),
-      format(certificate.recoverable));
+      certificate.sharded ? "order" : "buckets",
+      format(certificate.recoverable),
+      certificate.sharded ? "order" : "buckets");
   if (certificate.exposed_now > certificate.exposed_model * 1.02) {
-    text += fmt::format("  {} is in no model of buckets: late ranks, late launches, interference\n",
+    text += fmt::format("  {} is in no model: late ranks, late launches, interference\n",
                         format(certificate.exposed_now - certificate.exposed_model));
   } else if (certificate.exposed_model > certificate.exposed_now * 1.02) {
-    text += fmt::format("  (the model has {} for the recorded buckets)\n",
+    text += fmt::format("  (the model has {} for what was recorded)\n",
                         format(certificate.exposed_model));
   }
   return text + "  " + certificate.assumptions + "\nlines to change:\n" + certificate.settings.text;
@@ -259,7 +268,9 @@ std::string verdict(const Explanation& explanation) {
                                  format(s.step),
                                  percent(s.exposed / s.step));
   if (const auto& certificate = explanation.certificate) {
-    text += fmt::format("; other buckets would save about {}", format(certificate->recoverable));
+    text += fmt::format("; {} would save about {}",
+                        certificate->sharded ? "parameters asked for earlier" : "other buckets",
+                        format(certificate->recoverable));
     if (const Seconds least = std::min(s.exposed, certificate->exposed_bound); least > Seconds(0)) {
       text += fmt::format(", and none could wait less than {}", format(least));
     }
@@ -294,12 +305,13 @@ std::string text_explanation(const Explanation& explanation) {
     section(text_summary(numbers, explanation.steps_marked));
     if (explanation.fitted) {
       text += fmt::format(
-          "bound: exchanges cost {} + bytes / {}, fitted to the recording's own all_reduces of {} "
+          "bound: exchanges cost {} + bytes / {}, fitted to the recording's own {} of {} "
           "sizes ({}); idle time that is not waiting stays\n",
           format(explanation.fitted->cost.latency),
           explanation.fitted->cost.seconds_per_byte > 0.0
               ? format(BytesPerSecond(1.0 / explanation.fitted->cost.seconds_per_byte))
               : std::string("unlimited"),
+          what_is_fitted(*explanation.fitted),
           explanation.fitted->sizes,
           explanation.fitted->median_error
               ? "median error " + percent(*explanation.fitted->median_error)

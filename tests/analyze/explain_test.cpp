@@ -255,6 +255,44 @@ TEST(Explain, NoRecordedExchangeIsQuickerThanTheFittedCost) {
   EXPECT_GT(fitted->cost.seconds_per_byte, 0.0);
 }
 
+CollectiveSummary matched_kind(Collective collective,
+                               std::int64_t bytes,
+                               double seconds,
+                               std::int64_t count = 1) {
+  CollectiveSummary kind;
+  kind.collective = collective;
+  kind.bytes = Bytes(bytes);
+  kind.transfer = Seconds(seconds);
+  kind.count = count;
+  kind.matched = true;
+  return kind;
+}
+
+/// Gathers and scatters are halves of an all_reduce of 2 ms + 2 ns per byte.
+TEST(Explain, HalvesOfAnAllReduceAreFittedWhereTheyCarryTheBytes) {
+  CollectiveReport report;
+  report.kinds = {matched_kind(Collective::kAllGather, 500'000, 1.5e-3, 8),
+                  matched_kind(Collective::kReduceScatter, 1'000'000, 2e-3, 4),
+                  matched_kind(Collective::kReduceScatter, 3'000'000, 4e-3),
+                  matched_kind(Collective::kAllReduce, 8, 2e-3 + 16e-9, 100)};
+  const auto fitted = fit_exchange(report);
+  ASSERT_TRUE(fitted);
+  EXPECT_TRUE(fitted->of_halves);
+  EXPECT_EQ(fitted->sizes, 4U);
+  EXPECT_NEAR(fitted->cost.latency.count(), 2e-3, 1e-9);
+  EXPECT_NEAR(fitted->cost.seconds_per_byte, 2e-9, 1e-15);
+  // Of gathers alone nobody knows whether they are gradients; a few scatters change nothing.
+  report.kinds = {matched_kind(Collective::kAllGather, 500'000, 1.5e-3, 8),
+                  matched_kind(Collective::kAllGather, 5'000'000, 6e-3, 8)};
+  EXPECT_FALSE(fit_exchange(report));
+  report.kinds = {matched_kind(Collective::kAllReduce, 1'000'000, 1e-3),
+                  matched_kind(Collective::kAllReduce, 2'000'000, 2e-3),
+                  matched_kind(Collective::kReduceScatter, 500'000, 9e-3)};
+  ASSERT_TRUE(fit_exchange(report));
+  EXPECT_FALSE(fit_exchange(report)->of_halves);
+  EXPECT_NEAR(fit_exchange(report)->cost.seconds_per_byte, 1e-9, 1e-15);
+}
+
 TEST(Explain, ClocksThatDisagreeAreBroughtTogether) {
   Trace trace = two_ranks(0);
   for (Record& record : trace.timeline.records) {
