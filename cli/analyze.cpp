@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "stretto/analyze/analyze.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -14,6 +16,7 @@
 #include "job.hpp"
 #include "output.hpp"
 #include "stretto/analyze/as_hta.hpp"
+#include "stretto/analyze/clocks.hpp"
 #include "stretto/analyze/device_steps.hpp"
 #include "stretto/analyze/explain.hpp"
 #include "stretto/data/machine.hpp"
@@ -81,6 +84,14 @@ ordered_json document_of(const Context& context,
          {"exposed_copies_s", seconds(step.exposed_copies_ns)},
          {"idle_s", seconds(step.idle_ns)},
          {"launches", step.collectives}});
+  }
+  document["clocks"] = ordered_json::array();
+  for (const ClockDifference& clock : compare_clocks(trace.timeline)) {
+    document["clocks"].push_back({{"rank", clock.rank},
+                                  {"against", clock.against},
+                                  {"later_s", clock.later.count()},
+                                  {"residual_s", clock.residual.count()},
+                                  {"collectives", clock.collectives}});
   }
   document["classes"] = classes_json(trace);
   for (const std::string& note : explanation.notes) {
@@ -154,6 +165,48 @@ std::string next_of(const AnalyzeFlags& flags, const Explanation& explanation) {
   return command_line(arguments);
 }
 
+/// The worst of each, so that one line says how far times of different ranks can be compared.
+std::string clocks_line(const Timeline& timeline) {
+  const std::vector<ClockDifference> clocks = compare_clocks(timeline);
+  if (clocks.empty()) {
+    return {};
+  }
+  const auto furthest = *std::max_element(
+      clocks.begin(), clocks.end(), [](const ClockDifference& a, const ClockDifference& b) {
+        return std::abs(a.later.count()) < std::abs(b.later.count());
+      });
+  const auto vaguest = *std::max_element(
+      clocks.begin(), clocks.end(), [](const ClockDifference& a, const ClockDifference& b) {
+        return a.residual < b.residual;
+      });
+  return fmt::format(
+      "\nclocks: ranks end the same collectives {} apart at most (median, rank {} against {}), "
+      "residual at most {} (rank {})\n",
+      format(Seconds(std::abs(furthest.later.count()))),
+      furthest.rank,
+      furthest.against,
+      format(vaguest.residual),
+      vaguest.rank);
+}
+
+std::string clock_rows(const Timeline& timeline) {
+  const std::vector<ClockDifference> clocks = compare_clocks(timeline);
+  if (clocks.empty()) {
+    return {};
+  }
+  std::string text = "\nclocks, by the ends of the same collectives:\n";
+  for (const ClockDifference& clock : clocks) {
+    text += fmt::format("rank {} against {}: {} {}, residual {}, from {} collectives\n",
+                        clock.rank,
+                        clock.against,
+                        format(Seconds(std::abs(clock.later.count()))),
+                        clock.later < Seconds(0) ? "earlier" : "later",
+                        format(clock.residual),
+                        clock.collectives);
+  }
+  return text;
+}
+
 std::string text_of(const AnalyzeFlags& flags, const Trace& trace, const Explanation& explanation) {
   std::string text = text_explanation(explanation);
   if (!explanation.has_communication()) {
@@ -164,6 +217,7 @@ std::string text_of(const AnalyzeFlags& flags, const Trace& trace, const Explana
   for (const TraceFile& file : trace.files) {
     events += file.events;
   }
+  text += clocks_line(trace.timeline);
   text += fmt::format(
       "\n{} {} read, {} events; steps from {}\n",
       trace.files.size(),
@@ -204,6 +258,9 @@ int run_analyze(const AnalyzeFlags& flags, const Context& context) {
     const std::vector<DeviceStep> steps =
         per == Per::kStep ? device_steps(trace.timeline) : std::vector<DeviceStep>();
     result = flags.csv ? csv_table(explanation, steps, per) : text_table(explanation, steps, per);
+    if (!flags.csv && per == Per::kRank) {
+      result += clock_rows(trace.timeline);
+    }
   } else {
     result = text_of(flags, trace, explanation);
   }

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <map>
 #include <tuple>
-#include <unordered_map>
 #include <utility>
 
 #include "stretto/analyze/all_to_all.hpp"
@@ -154,118 +153,6 @@ CollectiveReport report_collectives(const Timeline& timeline) {
     report.ranks = waiting_of(matching.calls);
   }
   return report;
-}
-
-namespace {
-
-/// How much later `rank` ends the same collectives than another by its clock.
-struct Difference {
-  std::uint32_t rank = 0;
-  double offset_ns = 0.0;
-  double residual_ns = 0.0;
-  std::size_t collectives = 0;
-};
-
-/// Of each rank to all with which it has collectives.
-std::map<std::uint32_t, std::vector<Difference>> clock_differences(const Timeline& timeline) {
-  std::map<std::pair<std::uint32_t, std::uint32_t>, std::vector<double>> differences_ns;
-  for (const MatchedCall& call : detail::match_collectives(timeline).calls) {
-    const Record* first = call.records.front();
-    for (const Record* record : call.records) {
-      if (record->rank != first->rank) {
-        differences_ns[{first->rank, record->rank}].push_back(
-            static_cast<double>(record->end_ns - first->end_ns));
-      }
-    }
-  }
-  std::map<std::uint32_t, std::vector<Difference>> differences;
-  for (const auto& [pair, values] : differences_ns) {
-    const double offset_ns = median(values);
-    std::vector<double> deviations;
-    deviations.reserve(values.size());
-    for (const double value : values) {
-      deviations.push_back(std::abs(value - offset_ns));
-    }
-    const double residual_ns = median(std::move(deviations));
-    differences[pair.first].push_back({pair.second, offset_ns, residual_ns, values.size()});
-    differences[pair.second].push_back({pair.first, -offset_ns, residual_ns, values.size()});
-  }
-  return differences;
-}
-
-/// Where the timeline has a clock of the rank already (of a live run), its shift is added to that.
-void set_clock(Timeline& timeline, const RankClock& clock) {
-  for (RankClock& known : timeline.clocks) {
-    if (known.rank == clock.rank) {
-      known.offset_ns += clock.offset_ns;
-      known.residual_ns = clock.residual_ns;
-      return;
-    }
-  }
-  timeline.clocks.push_back(clock);
-}
-
-}  // namespace
-
-std::vector<std::string> align_clocks(Timeline& timeline) {
-  constexpr double kLeastNs = 100e3;
-  const auto differences = clock_differences(timeline);
-  std::vector<std::string> notes;
-  std::unordered_map<std::uint32_t, std::int64_t> shift_ns;
-  std::map<std::uint32_t, Difference> reached;  // against the first rank of those that are linked
-  for (const auto& [root, unused] : differences) {
-    if (reached.contains(root)) {
-      continue;
-    }
-    if (!reached.empty()) {
-      notes.push_back("rank " + std::to_string(root) +
-                      " has no collective with the ranks before it that are here: its clock is "
-                      "not compared with theirs");
-    }
-    // Ranks of other groups are reached over those that share one with them, fewest steps first.
-    reached[root] = {root, 0.0, 0.0, 0};
-    std::vector<std::uint32_t> queue = {root};
-    for (std::size_t i = 0; i < queue.size(); ++i) {
-      const Difference here = reached[queue[i]];
-      for (const Difference& next : differences.at(queue[i])) {
-        if (!reached.contains(next.rank)) {
-          reached[next.rank] = {next.rank,
-                                here.offset_ns + next.offset_ns,
-                                here.residual_ns + next.residual_ns,
-                                next.collectives};
-          queue.push_back(next.rank);
-        }
-      }
-    }
-    std::sort(queue.begin(), queue.end());
-    for (const std::uint32_t rank : queue) {
-      const Difference& found = reached[rank];
-      if (rank == root) {
-        continue;
-      }
-      RankClock clock{rank, 0, std::llround(found.residual_ns)};
-      if (std::abs(found.offset_ns) > std::max(kLeastNs, 3.0 * found.residual_ns)) {
-        clock.offset_ns = -std::llround(found.offset_ns);
-        shift_ns[rank] = clock.offset_ns;
-        notes.push_back("rank " + std::to_string(rank) + " ends the same collectives " +
-                        format(from_ns(std::abs(found.offset_ns))) +
-                        (found.offset_ns > 0 ? " later" : " earlier") + " than rank " +
-                        std::to_string(root) + " by its clock: shifted (from " +
-                        std::to_string(found.collectives) + " collectives, residual " +
-                        format(from_ns(found.residual_ns)) + ")");
-      }
-      set_clock(timeline, clock);
-    }
-  }
-  if (!shift_ns.empty()) {
-    for (Record& record : timeline.records) {
-      if (const auto shift = shift_ns.find(record.rank); shift != shift_ns.end()) {
-        record.begin_ns += shift->second;
-        record.end_ns += shift->second;
-      }
-    }
-  }
-  return notes;
 }
 
 namespace {

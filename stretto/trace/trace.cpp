@@ -17,6 +17,7 @@
 
 #include "stretto/base/error.hpp"
 #include "stretto/base/text.hpp"
+#include "stretto/trace/bucket_matching.hpp"
 #include "stretto/trace/builder.hpp"
 #include "stretto/trace/database.hpp"
 #include "stretto/trace/input.hpp"
@@ -359,6 +360,10 @@ void refuse_twice(const std::vector<std::filesystem::path>& files) {
   }
 }
 
+void add_notes(Trace& trace, std::vector<std::string> notes) {
+  std::move(notes.begin(), notes.end(), std::back_inserter(trace.notes));
+}
+
 /// Ranks that are only the order of files would be wrong in another order.
 void note_ranks_by_order(Trace& trace) {
   std::size_t counted = 0;
@@ -450,6 +455,7 @@ Trace read_traces(const std::vector<std::filesystem::path>& files,
   }
   note_ranks_by_order(trace);
   put_together(trace, std::move(first_records));
+  add_notes(trace, detail::match_buckets(trace.timeline));
   return trace;
 }
 
@@ -461,6 +467,7 @@ Trace read_trace_text(std::string_view bytes,
   const std::unique_ptr<Input> input = detail::memory_input(bytes);
   read_stream(*input, builder, 0);
   put_together(trace, {0});
+  add_notes(trace, detail::match_buckets(trace.timeline));
   return trace;
 }
 

@@ -570,6 +570,9 @@ class Analyze(CliTest):
         self.assertEqual(3, result["summary"]["steps"])
         self.assertAlmostEqual(1e-4, result["summary"]["exposed_s"])
         self.assertEqual([1], [rank["rank"] for rank in result["stragglers"] if rank["last"]])
+        self.assertEqual([(1, 0, 3)], [(clock["rank"], clock["against"], clock["collectives"])
+                                       for clock in result["clocks"]])
+        self.assertGreaterEqual(result["clocks"][0]["residual_s"], 0.0)
         self.assertEqual(4000, result["buckets"][0]["bytes"])
 
     def test_text_begins_with_the_verdict_and_ends_with_the_next_command(self):
@@ -578,6 +581,7 @@ class Analyze(CliTest):
         lines = done.stdout.splitlines()
         self.assertTrue(lines[0].startswith("exposed communication 100.0 us per step of 1.000 ms"), lines[0])
         self.assertTrue(lines[-1].startswith("next: stretto analyze "), lines[-1])
+        self.assertIn("clocks: ranks end the same collectives", done.stdout)
         self.assertEqual("", done.stderr)
 
     def test_errors_name_the_flag(self):
