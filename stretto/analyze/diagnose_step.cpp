@@ -166,6 +166,27 @@ void look_at_last_bucket(Case& of, const Summary& s) {
   }
 }
 
+namespace {
+
+/// Who shards, by the ranges that it draws: functions of DeepSpeed's ZeRO are named in NVTX.
+std::string_view sharded_by(const Timeline& timeline) {
+  bool stage_1_or_2 = false;
+  for (const Record& record : timeline.records) {
+    if (record.kind != RecordKind::kAnnotation || record.name >= timeline.names.size()) {
+      continue;
+    }
+    const std::string_view name = timeline.names[record.name];
+    if (name.starts_with("PartitionedParameterCoordinator.") ||
+        name.starts_with("DeepSpeedZeroOptimizer_Stage3.")) {
+      return "DeepSpeed's ZeRO-3";
+    }
+    stage_1_or_2 = stage_1_or_2 || name.starts_with("DeepSpeedZeroOptimizer.");
+  }
+  return stage_1_or_2 ? "DeepSpeed's ZeRO-1 or 2" : "";
+}
+
+}  // namespace
+
 /// What kind of parallelism the collectives of a step belong to.
 void look_at_pattern(Case& of, const Summary& s) {
   std::map<Collective, std::pair<std::size_t, double>> kinds;
@@ -192,26 +213,32 @@ void look_at_pattern(Case& of, const Summary& s) {
                               format(Seconds(numbers.second)));
     }
   }
-  of.say({"pattern",
-          Weight::kNote,
-          gathers && scatters
-              ? "It gathers and scatters, as where parameters are sharded (FSDP, ZeRO-3, or ZeRO-1 "
-                "with its two halves)"
-          : scatters   ? "It scatters what it reduces, as where gradients are sharded, and gathers "
-                         "nothing in the step"
-          : gathers    ? "It gathers but does not scatter: parameters, or results that all want"
-          : all_to_all ? "It all-reduces, as data parallel training (DDP) does, beside all_to_all "
-                         "(experts or embeddings)"
-          : sends      ? "It all-reduces, as data parallel training (DDP) does, beside send_recv "
-                         "(pipeline stages, or all_to_all: NCCL has one kernel for both)"
-                       : "It all-reduces, as data parallel (DDP) and tensor parallel programs do",
-          evidence,
-          "which collectives a step has",
-          gathers && scatters && kinds[Collective::kAllGather].second > 0.5 * s.exposed.count()
-              ? "Prefetch the next module's all_gather earlier (FSDP2: "
-                "set_modules_to_forward_prefetch, "
-                "set_modules_to_backward_prefetch)"
-              : ""});
+  const std::string_view by = sharded_by(of.timeline);
+  of.say(
+      {"pattern",
+       Weight::kNote,
+       !by.empty() ? fmt::format("It shards with {}, by the names of its ranges", by)
+       : gathers && scatters
+           ? "It gathers and scatters, as where parameters are sharded (FSDP, ZeRO-3, or ZeRO-1 "
+             "with its two halves)"
+       : scatters   ? "It scatters what it reduces, as where gradients are sharded, and gathers "
+                      "nothing in the step"
+       : gathers    ? "It gathers but does not scatter: parameters, or results that all want"
+       : all_to_all ? "It all-reduces, as data parallel training (DDP) does, beside all_to_all "
+                      "(experts or embeddings)"
+       : sends      ? "It all-reduces, as data parallel training (DDP) does, beside send_recv "
+                      "(pipeline stages, or all_to_all: NCCL has one kernel for both)"
+                    : "It all-reduces, as data parallel (DDP) and tensor parallel programs do",
+       evidence,
+       "which collectives a step has",
+       gathers && scatters && kinds[Collective::kAllGather].second > 0.5 * s.exposed.count()
+           ? by == "DeepSpeed's ZeRO-3"
+                 ? "Prefetch parameters earlier: a larger stage3_prefetch_bucket_size (elements), "
+                   "with overlap_comm"
+                 : "Prefetch the next module's all_gather earlier (FSDP2: "
+                   "set_modules_to_forward_prefetch, "
+                   "set_modules_to_backward_prefetch)"
+           : ""});
 }
 
 void look_at_modules(Case& of, const Summary& s) {

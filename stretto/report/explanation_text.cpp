@@ -181,14 +181,14 @@ std::string certificate_of(const Certificate& certificate) {
       "certificate: exposed now {}\n"
       "  {} no {} could avoid\n"
       "  about {} more with the best {}\n"
-      "  about {} per step to be had with other {}\n",
+      "  about {} per step to be had with {}\n",
       format(certificate.exposed_now),
       format(certificate.exposed_bound),
       certificate.sharded ? "order" : "buckets",
       above(certificate.exposed_best, certificate.exposed_bound),
       certificate.sharded ? "order" : "buckets",
       format(certificate.recoverable),
-      certificate.sharded ? "order" : "buckets");
+      certificate.sharded ? "another order" : "other buckets");
   if (certificate.exposed_now > certificate.exposed_model * 1.02) {
     text += fmt::format("  {} is in no model: late ranks, late launches, interference\n",
                         format(certificate.exposed_now - certificate.exposed_model));

@@ -181,6 +181,7 @@ class ChromeReader {
                     " rows have no category and were not counted as compute or communication");
     }
     link_calls();
+    size_gathers();
     add_ready_of_host();
     note_unread();
     if (file_.negative > 0) {
@@ -314,10 +315,12 @@ class ChromeReader {
         record.name = builder_.name_of_json(event.name);
         record.stream = builder_.lane_id(event.tid);
         Arguments arguments = read_arguments(event.args);
-        if (is_sized_by_input(collective_of_name(event.name)) &&
+        const Collective collective = collective_of_name(event.name);
+        if ((is_sized_by_input(collective) || collective == Collective::kAllGather) &&
             set_size_from_shapes(arguments, arguments.call)) {
           record.call = builder_.add_call(arguments.call);
-          record.bytes = payload_bytes(arguments.call);
+          // Of a gather, when it is known how many ranks take part.
+          record.bytes = collective == Collective::kAllGather ? 0 : payload_bytes(arguments.call);
         }
         host_rows_.push_back({{record.begin_ns, record.end_ns},
                               record.stream,
@@ -444,6 +447,8 @@ class ChromeReader {
             file_.world_size = to_id(value.text);
           } else if (key == "backend") {
             file_.backend = unescape(value.text);
+          } else if (key == "pg_count" && to_id(value.text) != kNoId) {
+            process_groups_ = to_id(value.text);
           } else {
             add_version(key, unescape(value.text));
           }
@@ -535,6 +540,10 @@ class ChromeReader {
     for (const Issued& call : issued_) {
       calls[call.collective].push_back(call.at_ns);
     }
+    name_scatters(rows[Collective::kAllReduce],
+                  calls[Collective::kAllReduce],
+                  rows[Collective::kReduceScatter],
+                  calls[Collective::kReduceScatter]);
     std::uint32_t link = 0;
     for (auto& [collective, list] : rows) {
       std::vector<std::int64_t>& issued = calls[collective];
@@ -557,6 +566,64 @@ class ChromeReader {
         ready.begin_ns = issued[i];
         ready.end_ns = issued[i];
         builder_.add(ready);
+      }
+    }
+  }
+
+  /// Gloo has no reduce_scatter: PyTorch reduces all and keeps a part, and its row says all_reduce.
+  /// Threads take calls in their order, so that the k-th row is the k-th of both kinds' calls.
+  void name_scatters(std::vector<std::size_t>& reduces,
+                     std::vector<std::int64_t>& reduce_calls,
+                     std::vector<std::size_t>& scatters,
+                     const std::vector<std::int64_t>& scatter_calls) {
+    std::vector<Record>& records = builder_.timeline().records;
+    if (!scatters.empty() || scatter_calls.empty() ||
+        reduces.size() != reduce_calls.size() + scatter_calls.size()) {
+      return;
+    }
+    std::vector<std::pair<std::int64_t, bool>> calls;  // whether it scatters
+    for (const std::int64_t at_ns : reduce_calls) {
+      calls.emplace_back(at_ns, false);
+    }
+    for (const std::int64_t at_ns : scatter_calls) {
+      calls.emplace_back(at_ns, true);
+    }
+    std::sort(calls.begin(), calls.end());
+    std::sort(reduces.begin(), reduces.end(), [&](std::size_t a, std::size_t b) {
+      return records[a].begin_ns < records[b].begin_ns;
+    });
+    std::vector<std::size_t> left;
+    for (std::size_t i = 0; i < calls.size(); ++i) {
+      if (calls[i].second) {
+        records[reduces[i]].collective = Collective::kReduceScatter;
+        scatters.push_back(reduces[i]);
+      } else {
+        left.push_back(reduces[i]);
+      }
+    }
+    reduces = std::move(left);
+    builder_.note(std::to_string(scatters.size()) +
+                  " reduce_scatters ran as gloo's all_reduce, and count as reduce_scatters");
+  }
+
+  /// What a gather's row says is what goes in. Out of it comes that of all ranks, where the job has
+  /// but one process group.
+  void size_gathers() {
+    Timeline& timeline = builder_.timeline();
+    if (process_groups_ != 1 || file_.world_size == 0) {
+      return;
+    }
+    for (std::size_t i = builder_.first_record(); i < timeline.records.size(); ++i) {
+      Record& record = timeline.records[i];
+      if (record.kind != RecordKind::kCommunication || record.lane != Lane::kHost ||
+          record.collective != Collective::kAllGather || record.call == kNoId) {
+        continue;
+      }
+      CollectiveCall& call = timeline.calls[record.call];
+      constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max() >> 32U;
+      if (call.out_elements < 0 && call.in_elements >= 0 && call.in_elements < kMost) {
+        call.out_elements = call.in_elements * std::int64_t{file_.world_size};
+        record.bytes = payload_bytes(call);
       }
     }
   }
@@ -672,6 +739,7 @@ class ChromeReader {
   std::unordered_map<std::int64_t, std::uint32_t> large_links_;
   std::map<std::string, std::uint64_t, std::less<>> unread_;  // rows by category
   EventPairs pairs_;
+  std::uint32_t process_groups_ = 0;  // 0 if the file does not say
   std::uint64_t timeless_ = 0;
   std::uint64_t bad_links_ = 0;
 };

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -176,6 +177,65 @@ TEST(Modules, OfHostRowsByTheMomentTheyAreIssued) {
   EXPECT_NEAR(explanation.modules[0].exposed_share.count(), 25 * kUs, 1e-12);
   EXPECT_EQ(explanation.modules[1].module, "b");
   EXPECT_NEAR(explanation.modules[1].exposed_share.count(), 10 * kUs, 1e-12);
+}
+
+/// Gloo's row of a reduce_scatter says all_reduce; and what a gather's says is what goes in.
+TEST(Modules, ScattersThatGlooRunsAsAllReduces) {
+  KinetoText trace;
+  trace.member(
+      R"("distributedInfo": {"backend": "gloo", "rank": 0, "world_size": 2, "pg_count": 1})");
+  const auto row = [&](const char* name, const char* ts, const char* dims) {
+    trace.slice("user_annotation",
+                name,
+                ts,
+                "10",
+                "9",
+                R"("Input Dims": [[)" + std::string(dims) + R"(]], "Input type": ["float"])");
+  };
+  trace.annotation("FSDP::all_gather (a)", 100, 10);
+  trace.slice("cpu_op", "c10d::_allgather_base_", "105", "2", "1");
+  row("gloo:all_gather", "110", "500");
+  trace.annotation("FSDP::post_backward_reduce (a)", 130, 10);
+  trace.slice("cpu_op", "c10d::_reduce_scatter_base_", "135", "2", "1");
+  row("gloo:all_reduce", "140", "1000");
+  trace.slice("cpu_op", "c10d::allreduce_", "155", "2", "1");  // a norm
+  row("gloo:all_reduce", "160", "1");
+  const Trace read = read_trace_text(trace.text(), "rank0.json");
+  const Explanation explanation = explain(read.timeline);
+  ASSERT_EQ(explanation.modules.size(), 2U);
+  for (const ModuleSummary& module : explanation.modules) {
+    EXPECT_EQ(module.module, "a");
+    EXPECT_EQ(module.bytes, Bytes(4000)) << to_string(module.collective);
+    EXPECT_NE(module.collective, Collective::kAllReduce);
+  }
+  ASSERT_TRUE(explanation.summary);
+  ASSERT_EQ(explanation.summary->buckets.size(), 3U);
+  EXPECT_EQ(explanation.summary->buckets[2].collective, Collective::kAllReduce);
+  EXPECT_TRUE(explanation.summary->buckets[1].ready);
+  EXPECT_NE(read.files[0].notes[0].find("1 reduce_scatters ran as gloo's all_reduce"),
+            std::string::npos);
+}
+
+TEST(Modules, DeepSpeedIsKnownByItsRanges) {
+  for (const auto& [range, name] :
+       {std::pair("PartitionedParameterCoordinator.fetch_sub_module", "ZeRO-3"),
+        std::pair("DeepSpeedZeroOptimizer.reduce_ipg_grads", "ZeRO-1 or 2")}) {
+    KinetoText trace;
+    trace.annotation(range, 0, 20);
+    trace.launch(5, 1, 1, 1).kernel(kGather, 50, 100, 20, 1);
+    trace.launch(7, 1, 1, 2).kernel(kScatter, 150, 10, 20, 2);
+    bool said = false;
+    for (const Diagnosis& diagnosis :
+         explain(read_trace_text(trace.text(), "rank0.json").timeline).diagnoses) {
+      if (diagnosis.id == "pattern") {
+        said = true;
+        EXPECT_NE(diagnosis.finding.find(name), std::string::npos) << diagnosis.finding;
+        EXPECT_EQ(diagnosis.advice.find("stage3_prefetch_bucket_size") != std::string::npos,
+                  std::string(name) == "ZeRO-3");
+      }
+    }
+    EXPECT_TRUE(said);
+  }
 }
 
 TEST(Modules, NoneWithoutFsdp) {

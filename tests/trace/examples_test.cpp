@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The recording that is part of the program (examples/traces). The numbers are those of a plain
 // program in decimal arithmetic (shared/traces/reference_overlap.py); none is Stretto's own.
+#include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -68,6 +71,33 @@ TEST(Examples, BucketsHaveSizesAndAreMatched) {
     EXPECT_LE(bucket.ready, bucket.started);
   }
   EXPECT_GT(explanation.summary->exposed, Seconds(0));
+}
+
+/// Two ranks with fully_shard: which module each collective is of, and that its scatters are such,
+/// stand in no row of gloo's.
+TEST(Examples, Fsdp2NamesItsModules) {
+  const Trace trace = read_traces(find_traces({std::string(STRETTO_EXAMPLES_DIR) + "/../fsdp2"}));
+  EXPECT_EQ(trace.timeline.world_size, 2U);
+  const Explanation explanation = explain(trace.timeline);
+  ASSERT_TRUE(explanation.summary);
+  EXPECT_EQ(explanation.summary->steps, 3U);
+  // Each layer is gathered for forward and backward, the root's head once; each is scattered once.
+  constexpr std::int64_t kLayer = 4 * (256 * 256 + 256);
+  constexpr std::int64_t kHead = 4 * (256 * 10 + 10);
+  std::map<std::pair<std::string, Collective>, std::pair<double, std::int64_t>> modules;
+  for (const ModuleSummary& module : explanation.modules) {
+    modules[{module.module, module.collective}] = {module.calls, module.bytes.count()};
+  }
+  std::map<std::pair<std::string, Collective>, std::pair<double, std::int64_t>> expected;
+  for (const char* layer : {"layers.0", "layers.1", "layers.2"}) {
+    expected[{layer, Collective::kAllGather}] = {2.0, 2 * kLayer};
+    expected[{layer, Collective::kReduceScatter}] = {1.0, kLayer};
+  }
+  expected[{"(root)", Collective::kAllGather}] = {1.0, kHead};
+  expected[{"(root)", Collective::kReduceScatter}] = {1.0, kHead};
+  EXPECT_EQ(modules, expected);
+  EXPECT_EQ(explanation.collectives.matched, 3 * (7 + 4));
+  EXPECT_EQ(explanation.collectives.unmatched, 0);
 }
 
 }  // namespace
