@@ -190,11 +190,11 @@ int launch_copies(const JobOptions& options, int ranks, const std::vector<std::s
   command.insert(command.end(), arguments.begin(), arguments.end());
   const LaunchResult result = launch(command, launch_options);
 
-  if (result.interrupted) {
+  if (result.interrupted_by != 0) {
     if (options.json) {
       write_stdout(interrupted_document("").dump(2) + "\n");
     }
-    return kInterrupted;
+    return exit_code_of_signal(result.interrupted_by);
   }
   std::vector<RankError> errors;
   for (const RankExit& exit : result.exits) {

@@ -13,11 +13,13 @@
 /// What goes to the user: results on stdout, everything else on stderr.
 namespace stretto::cli {
 
-inline constexpr int kInterrupted = 130;
-
 /// 1 run failed, 2 usage, 3 bad input data, 4 check failed, 5 environment lacks something, 124
 /// time-out.
 [[nodiscard]] int exit_code(ErrorCode code) noexcept;
+/// Of a command that this signal ended, as shells have it: 130 after SIGINT, 143 after SIGTERM.
+[[nodiscard]] constexpr int exit_code_of_signal(int number) noexcept {
+  return 128 + number;
+}
 
 /// `{"schema": "stretto.error/1", "error": {...}}`
 [[nodiscard]] nlohmann::ordered_json error_document(const Error& error);

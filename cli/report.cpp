@@ -99,7 +99,9 @@ int serve(const ReportFlags& flags, const Context& context, const HtmlOptions& o
         return page;
       },
       stop);
-  return kInterrupted;
+  signalfd_siginfo ended{};
+  const ssize_t got = ::read(stop, &ended, sizeof ended);
+  return exit_code_of_signal(got == sizeof ended ? static_cast<int>(ended.ssi_signo) : SIGINT);
 }
 
 /// Of several runs each has a directory, as TensorBoard wants them. @return name and path of each.

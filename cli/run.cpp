@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <csignal>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -34,10 +35,11 @@ int run_program(const RunFlags& flags, const Context& context) {
     options.rank_map = read_rank_map(flags.rank_map);
   }
   const LaunchResult result = launch(context.program, options);
-  if (result.interrupted) {
-    return kInterrupted;
+  if (result.interrupted_by != 0) {
+    return exit_code_of_signal(result.interrupted_by);
   }
-  if (result.exit_code != 0) {
+  // A reader that has gone (`| head`) is not worth a word.
+  if (result.exit_code != 0 && result.exit_code != exit_code_of_signal(SIGPIPE)) {
     // The program has said what it had to say; a rank that was killed could not.
     for (const RankExit& exit : result.exits) {
       if (exit.signal != 0 && !exit.ended_by_us) {
@@ -56,7 +58,8 @@ Action add_run(CLI::App& app) {
       "stretto run -n RANKS [OPTIONS] -- PROGRAM ARGS\n"
       "Starts ranks of any program on this host, with torchrun's variables set");
   app.footer(
-      "The exit code is the program's. When a rank fails, the others are ended.\n\n"
+      "The exit code is the program's; 130 after SIGINT, 143 after SIGTERM, 141 when what read the "
+      "output has gone. When a rank fails, the others are ended.\n\n"
       "Examples:\n"
       "  stretto run -n 4 -- python3 train.py --epochs 1\n"
       "  stretto run -n 2 -- ./my_program\n"

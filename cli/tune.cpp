@@ -88,7 +88,7 @@ class Tuning {
       } else {
         std::fputs(fmt::format("interrupted. {}\n", help).c_str(), stderr);
       }
-      return kInterrupted;
+      return exit_code_of_signal(watch_.signal());
     }
     return 0;
   }

@@ -104,8 +104,10 @@ bool InterruptWatch::wait(std::chrono::milliseconds timeout) noexcept {
   const timespec time{.tv_sec = timeout.count() / 1000,
                       .tv_nsec = timeout.count() % 1000 * 1'000'000};
   const int got = sigtimedwait(&ours_, nullptr, &time);
-  interrupted_ = interrupted_ || (got > 0 && got != SIGCHLD);
-  return !interrupted_;
+  if (signal_ == 0 && got > 0 && got != SIGCHLD) {
+    signal_ = got;
+  }
+  return signal_ == 0;
 }
 
 TunedProgram::TunedProgram(std::vector<std::string> words,

@@ -49,12 +49,14 @@ class InterruptWatch {
   /// Waits up to `timeout` for one of them or the end of a child; false once one of them came.
   bool wait(std::chrono::milliseconds timeout) noexcept;
   [[nodiscard]] bool interrupted() noexcept { return !wait(std::chrono::milliseconds(0)); }
+  /// The first that came; 0 if none did.
+  [[nodiscard]] int signal() const noexcept { return signal_; }
   [[nodiscard]] const sigset_t& mask_before() const noexcept { return before_; }
 
  private:
   sigset_t ours_{};
   sigset_t before_{};
-  bool interrupted_ = false;
+  int signal_ = 0;
 };
 
 /// The program that is tuned: `replay ...`, `train ...` or `run -n N -- PROGRAM`, started anew for

@@ -286,16 +286,18 @@ class Job {
     for (const RankExit& exit : ended) {
       if (exit.exit_code != 0 && !exit.ended_by_us && result_.exit_code == 0) {
         result_.exit_code = exit.exit_code;
-        begin_end();
+        // Who read our output has gone, as in `| head`. What the others would say about the rank
+        // that they miss is for nobody.
+        begin_end(exit.exit_code == 128 + SIGPIPE ? Nanoseconds::zero() : grace_);
       }
       result_.exits.push_back(exit);
     }
   }
 
-  /// From now on all must end.
-  void begin_end() {
+  /// From now on all must end, by themselves within `grace`.
+  void begin_end(Nanoseconds grace) {
     if (!deadline_) {
-      deadline_ = Clock::now() + grace_;
+      deadline_ = Clock::now() + grace;
     }
   }
 
@@ -308,8 +310,10 @@ class Job {
   }
 
   void pass_on(const siginfo_t& signal) {
-    result_.interrupted = true;
-    begin_end();
+    if (result_.interrupted_by == 0) {
+      result_.interrupted_by = signal.si_signo;
+    }
+    begin_end(grace_);
     // A single rank shares our process group: what was typed at the terminal has reached it.
     if (alone_ && signal.si_code == SI_KERNEL && !ranks_.empty()) {
       ranks_.front().signalled = true;

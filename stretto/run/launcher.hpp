@@ -16,7 +16,7 @@ struct LaunchOptions {
   /// rank_map[i] is the rank that the i-th process started becomes; empty = identity.
   std::vector<int> rank_map;
   /// After one rank failed, the others get this long to fail by themselves, then SIGTERM, and as
-  /// long again until SIGKILL.
+  /// long again until SIGKILL. After SIGPIPE they get SIGTERM at once: nobody reads what they say.
   Nanoseconds grace = std::chrono::seconds(1);
 };
 
@@ -32,7 +32,8 @@ struct LaunchResult {
   /// Of the first rank that failed by itself; 0 if none did.
   int exit_code = 0;
   std::vector<RankExit> exits;  ///< In the order they ended.
-  bool interrupted = false;     ///< We got SIGINT, SIGTERM or SIGHUP and passed it on.
+  /// SIGINT, SIGTERM or SIGHUP, the first that we got and passed on; 0 if none came.
+  int interrupted_by = 0;
 };
 
 /// Starts `ranks` copies of a program on this host and returns when all have ended. Each gets

@@ -1306,12 +1306,12 @@ class Faults(CliTest):
                 self.assertIn("SIGKILL", error["message"])
                 self.assertRegex(error["where"], rf"noticed by rank {1 - victim} in step \d+, bucket \d+")
 
-    def test_interrupt_is_130_and_leaves_nothing(self):
-        for number in (signal.SIGINT, signal.SIGTERM):
+    def test_an_interrupt_is_128_and_its_number_and_leaves_nothing(self):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             launcher = self.start()
             launcher.send_signal(number)
             done = self.finish(launcher, within_s=4)
-            self.assertEqual(done.returncode, 130)
+            self.assertEqual(done.returncode, 128 + number)
             self.assertEqual(json.loads(done.stdout)["error"]["code"], "interrupted")
 
     def test_a_rank_that_stands_still_is_a_time_out(self):
@@ -1341,6 +1341,40 @@ class Run(CliTest):
         self.assertEqual(done.returncode, 137)
         self.assertIn("rank 0 (pid ", done.stderr)
         self.assertIn("SIGKILL", done.stderr)
+
+    def test_ended_by_a_signal_it_is_128_and_its_number(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            started = self.directory / f"started-{number}"
+            script = f"touch {started}-$RANK; exec sleep 60"
+            launcher = subprocess.Popen(
+                [STRETTO, "run", "-n", "2", "--", "sh", "-c", script], stderr=subprocess.PIPE, text=True
+            )
+            self.addCleanup(launcher.kill)
+            deadline = time.monotonic() + 20
+            while not all(pathlib.Path(f"{started}-{rank}").exists() for rank in (0, 1)):
+                self.assertLess(time.monotonic(), deadline)
+                time.sleep(0.01)
+            launcher.send_signal(number)
+            _, errors = launcher.communicate(timeout=30)
+            self.assertEqual(launcher.returncode, 128 + number)
+            self.assertEqual(errors, "")
+
+    def test_a_reader_that_has_gone_ends_it_quietly(self):
+        # Rank 1 would stay; both write without end, as programs do that have a long story to tell.
+        for script in ("yes", 'test $RANK = 0 && exec yes; sleep 60'):
+            launcher = subprocess.Popen(
+                [STRETTO, "run", "-n", "2", "--", "sh", "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            )
+            self.addCleanup(launcher.kill)
+            self.assertEqual(launcher.stdout.readline(), b"y\n")
+            ranks = ranks_of(launcher.pid)
+            launcher.stdout.close()
+            with launcher.stderr:
+                errors = launcher.stderr.read()
+            self.assertEqual(launcher.wait(30), 128 + signal.SIGPIPE)
+            self.assertEqual(errors, b"")
+            for pid in ranks.values():
+                self.assertFalse(pathlib.Path(f"/proc/{pid}").exists(), f"process {pid} is left")
 
     def test_ranks_and_flags_of_the_program_reach_it(self):
         done = stretto("run", "-n", 3, "--", "sh", "-c", 'echo "$RANK of $WORLD_SIZE $1"', "sh", "--json")

@@ -117,7 +117,7 @@ constexpr const char* kStay =
 TEST_F(LauncherTest, AllRanksRunAndEnd) {
   const LaunchResult result = shell("exit 0", {.ranks = 3});
   EXPECT_EQ(result.exit_code, 0);
-  EXPECT_FALSE(result.interrupted);
+  EXPECT_EQ(result.interrupted_by, 0);
   ASSERT_EQ(result.exits.size(), 3U);
   std::vector<int> ranks;
   for (const RankExit& exit : result.exits) {
@@ -342,7 +342,7 @@ TEST_P(InterruptTest, EndsAllRanksAndCleansUp) {
       launcher_process(kStay, {.ranks = 2, .grace = 10s}, [&](const LaunchResult& result) {
         const bool all = result.exits.size() == 2 && result.exits[0].signal == signal &&
                          result.exits[1].signal == signal && result.exits[0].ended_by_us;
-        return result.interrupted && all && result.exit_code == 0 ? 42 : 1;
+        return result.interrupted_by == signal && all && result.exit_code == 0 ? 42 : 1;
       });
   const std::vector<pid_t> ranks = written_pids(2);
   kill(launcher, signal);
@@ -357,11 +357,21 @@ INSTANTIATE_TEST_SUITE_P(Signals, InterruptTest, testing::Values(SIGINT, SIGTERM
 TEST_F(LauncherTest, RanksThatIgnoreTheInterruptAreEnded) {
   const pid_t launcher = launcher_process(
       std::string("trap '' INT; ") + kStay, {.ranks = 2, .grace = 50ms}, [](const auto& result) {
-        return result.interrupted && result.exits[0].signal == SIGTERM ? 42 : 1;
+        return result.interrupted_by == SIGINT && result.exits[0].signal == SIGTERM ? 42 : 1;
       });
   (void)written_pids(2);
   kill(launcher, SIGINT);
   EXPECT_EQ(exit_code(launcher), 42);
+}
+
+TEST_F(LauncherTest, WhoLosesItsReaderEndsTheOthersAtOnce) {
+  // With this grace the others would stay for longer than a test may take.
+  const LaunchResult result = shell(R"(test $RANK = 1 && kill -PIPE $$; )" + std::string(kStay),
+                                    {.ranks = 3, .grace = 10min});
+  EXPECT_EQ(result.exit_code, 128 + SIGPIPE);
+  ASSERT_EQ(result.exits.size(), 3U);
+  EXPECT_EQ(result.exits[0].rank, 1);
+  EXPECT_TRUE(result.exits[1].ended_by_us && result.exits[1].signal == SIGTERM);
 }
 
 TEST_F(LauncherTest, RanksDieWithTheLauncher) {
