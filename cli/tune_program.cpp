@@ -18,7 +18,6 @@
 #include "job.hpp"
 #include "output.hpp"
 #include "stretto/base/text.hpp"
-#include "stretto/comm/rank_environment.hpp"
 #include "stretto/run/child_process.hpp"
 
 namespace stretto::cli {
@@ -127,22 +126,8 @@ TunedProgram::TunedProgram(std::vector<std::string> words,
                  "-- and then replay, train, or run -n RANKS -- PROGRAM",
                  "Example: stretto tune -- run -n 2 -- python3 train.py"});
   }
-  const std::string parent = process_environment()("TMPDIR").value_or("");
-  std::string name = (parent.empty() ? "/tmp" : parent) + "/stretto-tune-XXXXXX";
-  if (mkdtemp(name.data()) == nullptr) {
-    throw Error(ErrorCode::kUnavailable,
-                {"there is no folder for the results of trials",
-                 name,
-                 std::generic_category().message(errno),
-                 "",
-                 "Set TMPDIR to a folder that you may write to"});
-  }
-  folder_ = name;
-}
-
-TunedProgram::~TunedProgram() {
-  std::error_code ignored;
-  std::filesystem::remove_all(folder_, ignored);
+  folder_ = directory_.path() / "trial";
+  std::filesystem::create_directory(folder_);
 }
 
 std::optional<std::string> TunedProgram::flag(std::string_view name) const {

@@ -14,6 +14,7 @@
 #include "stretto/data/plan.hpp"
 #include "stretto/data/summary.hpp"
 #include "stretto/data/timeline.hpp"
+#include "stretto/run/owned_directory.hpp"
 
 namespace stretto::cli {
 
@@ -68,9 +69,6 @@ class TunedProgram {
                std::uint32_t steps,
                std::optional<std::uint32_t> warmup,
                Seconds time_limit);
-  ~TunedProgram();
-  TunedProgram(const TunedProgram&) = delete;
-  TunedProgram& operator=(const TunedProgram&) = delete;
 
   [[nodiscard]] const std::vector<std::string>& words() const noexcept { return words_; }
   [[nodiscard]] bool launches() const noexcept { return words_[0] == "run"; }
@@ -96,7 +94,8 @@ class TunedProgram {
   std::uint32_t steps_;
   std::optional<std::uint32_t> warmup_;
   Seconds time_limit_;
-  std::filesystem::path folder_;  ///< Private, gone with this.
+  OwnedDirectory directory_{"stretto-tune-"};
+  std::filesystem::path folder_;  ///< In it; emptied before every trial.
 };
 
 }  // namespace stretto::cli

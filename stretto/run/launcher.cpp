@@ -22,6 +22,7 @@
 #include "stretto/base/error.hpp"
 #include "stretto/comm/rank_environment.hpp"
 #include "stretto/run/child_process.hpp"
+#include "stretto/run/owned_directory.hpp"
 
 namespace stretto {
 namespace {
@@ -32,32 +33,6 @@ Error system_error(const std::string& what, int error, const std::string& help =
   return {ErrorCode::kUnavailable,
           {.message = what, .found = std::generic_category().message(error), .help = help}};
 }
-
-/// A private directory that is gone, with all in it, when this is.
-class RendezvousDirectory {
- public:
-  RendezvousDirectory() {
-    const std::string parent = process_environment()("TMPDIR").value_or("");
-    std::string name = (parent.empty() ? "/tmp" : parent) + "/stretto-run-XXXXXX";
-    if (mkdtemp(name.data()) == nullptr) {
-      throw system_error("no directory " + name + " for the ranks to meet in",
-                         errno,
-                         "Set TMPDIR to a folder that you may write to");
-    }
-    path_ = name;
-  }
-  ~RendezvousDirectory() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  RendezvousDirectory(const RendezvousDirectory&) = delete;
-  RendezvousDirectory& operator=(const RendezvousDirectory&) = delete;
-
-  [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 /// Takes SIGCHLD and the signals that would end this process out of the ordinary way, so that
 /// next() returns them. A SIGHUP that nohup had ignored stays ignored.
@@ -347,7 +322,7 @@ LaunchResult launch(const std::vector<std::string>& command, const LaunchOptions
   const std::vector<int> rank_map = checked_rank_map(options);
   // In this order, as they end in the other one: ranks, directory, signals.
   const Signals signals;
-  const RendezvousDirectory directory;
+  const OwnedDirectory directory("stretto-run-");
   const bool alone = options.ranks == 1;
   Job job(signals, options.grace, alone);
 

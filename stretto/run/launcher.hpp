@@ -38,10 +38,10 @@ struct LaunchResult {
 
 /// Starts `ranks` copies of a program on this host and returns when all have ended. Each gets
 /// STRETTO_RANK, STRETTO_WORLD_SIZE, STRETTO_LOCAL_RANK, STRETTO_LOCAL_WORLD_SIZE and
-/// STRETTO_RENDEZVOUS (a private directory that is removed afterwards), and torchrun's RANK,
-/// WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, GROUP_RANK, MASTER_ADDR and MASTER_PORT (a port that
-/// was free, bound by nobody yet). No rank outlives this process or, as Linux has it, the calling
-/// thread (PR_SET_PDEATHSIG).
+/// STRETTO_RENDEZVOUS (a private directory that is removed afterwards, or, if this process is
+/// killed, by the next launch), and torchrun's RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE,
+/// GROUP_RANK, MASTER_ADDR and MASTER_PORT (a port that was free, bound by nobody yet). No rank
+/// outlives this process or, as Linux has it, the calling thread (PR_SET_PDEATHSIG).
 ///
 /// Of several ranks, each leads a process group, and signals go to all of it; the first reads this
 /// process's input unless that is a terminal, the others nothing. A single rank stays in this

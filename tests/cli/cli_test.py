@@ -1320,13 +1320,26 @@ class Faults(CliTest):
         self.assertEqual(self.error(self.finish(launcher, within_s=8), 124)["code"], "timeout")
 
     def test_a_killed_launcher_takes_its_ranks_along(self):
-        launcher = self.start()
-        launcher.kill()
-        launcher.wait()
-        deadline = time.monotonic() + 5
-        while time.monotonic() < deadline and set(self.ranks.values()) & set(parents()):
-            time.sleep(0.02)
-        self.assertFalse(set(self.ranks.values()) & set(parents()))
+        folder = self.directory / "killed"
+        folder.mkdir()
+        before = os.environ.get("TMPDIR")
+        os.environ["TMPDIR"] = str(folder)
+        try:
+            launcher = self.start()
+            launcher.kill()
+            launcher.wait()
+            deadline = time.monotonic() + 5
+            while time.monotonic() < deadline and set(self.ranks.values()) & set(parents()):
+                time.sleep(0.02)
+            self.assertFalse(set(self.ranks.values()) & set(parents()))
+            # What it could not remove, the next one does.
+            self.assertEqual(len(list(folder.iterdir())), 1)
+            self.assertEqual(stretto("run", "-n", 1, "--", "true").returncode, 0)
+            self.assertEqual(list(folder.iterdir()), [])
+        finally:
+            os.environ.pop("TMPDIR")
+            if before is not None:
+                os.environ["TMPDIR"] = before
 
 
 class Run(CliTest):

@@ -41,7 +41,7 @@ class LauncherTest : public testing::Test {
     setenv("OUT", (root_ / "out").c_str(), 1);
   }
   void TearDown() override {
-    EXPECT_TRUE(fs::is_empty(root_ / "tmp") || leaves_directory_);
+    EXPECT_TRUE(fs::is_empty(root_ / "tmp"));
     unsetenv("TMPDIR");
     fs::remove_all(root_);
   }
@@ -103,11 +103,17 @@ class LauncherTest : public testing::Test {
     return WEXITSTATUS(status);
   }
 
-  void expect_directory_left() { leaves_directory_ = true; }
+  /// Names in the folder where launch() makes its own.
+  [[nodiscard]] std::vector<fs::path> temporary() const {
+    std::vector<fs::path> names;
+    for (const auto& entry : fs::directory_iterator(root_ / "tmp")) {
+      names.push_back(entry.path());
+    }
+    return names;
+  }
 
  private:
   fs::path root_;
-  bool leaves_directory_ = false;
 };
 
 /// Each rank writes its pid and stays; as `exec` is used, the pid is the rank's.
@@ -375,7 +381,6 @@ TEST_F(LauncherTest, WhoLosesItsReaderEndsTheOthersAtOnce) {
 }
 
 TEST_F(LauncherTest, RanksDieWithTheLauncher) {
-  expect_directory_left();  // Nobody is left to remove it.
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   const pid_t launcher = launcher_process(kStay, {.ranks = 2}, [](const auto&) { return 0; });
   const std::vector<pid_t> ranks = written_pids(2);
@@ -387,6 +392,32 @@ TEST_F(LauncherTest, RanksDieWithTheLauncher) {
     EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
   }
   prctl(PR_SET_CHILD_SUBREAPER, 0);
+  EXPECT_EQ(temporary().size(), 1U);  // Nobody is left to remove it
+  EXPECT_EQ(shell("true", {.ranks = 1}).exit_code, 0);
+  EXPECT_TRUE(temporary().empty());  // but the next launch.
+}
+
+TEST_F(LauncherTest, DirectoriesOfTheLivingAndOfOthersStay) {
+  const pid_t living = launcher_process(kStay, {.ranks = 2}, [](const auto&) { return 0; });
+  (void)written_pids(2);
+  const std::vector<fs::path> used = temporary();
+  ASSERT_EQ(used.size(), 1U);
+  // Without a lock nobody knows whose it is; other names are others'.
+  const fs::path parent = used[0].parent_path();
+  const std::vector<fs::path> strangers = {parent / "stretto-run-abcdef",
+                                           parent / "stretto-run-abcdefg"};
+  for (const fs::path& path : strangers) {
+    fs::create_directory(path);
+  }
+  std::ofstream(strangers[1] / "owner") << "";
+  EXPECT_EQ(shell("true", {.ranks = 1}).exit_code, 0);
+  EXPECT_TRUE(fs::exists(used[0] / "owner"));
+  for (const fs::path& path : strangers) {
+    EXPECT_TRUE(fs::exists(path));
+    fs::remove_all(path);
+  }
+  kill(living, SIGTERM);
+  EXPECT_EQ(exit_code(living), 0);
 }
 
 TEST_F(LauncherTest, WorksWhereChildrenAreIgnored) {
