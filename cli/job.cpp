@@ -211,8 +211,11 @@ int launch_copies(const JobOptions& options, int ranks, const std::vector<std::s
   return 0;
 }
 
+/// `started_by_us`: a copy of this program started all ranks, and ends those that wait for one that
+/// has ended. Then --timeout does not cover their start, which takes what it takes on a busy host.
 std::unique_ptr<Communicator> connect_as(const JobOptions& options,
-                                         const RankEnvironment& environment) {
+                                         const RankEnvironment& environment,
+                                         bool started_by_us) {
   const auto timeout = std::chrono::duration_cast<Nanoseconds>(
       from_flag("--timeout", [&] { return parse_duration(options.timeout); }));
   if (options.backend == kMpi) {
@@ -220,6 +223,9 @@ std::unique_ptr<Communicator> connect_as(const JobOptions& options,
   }
   ShmOptions shm;
   shm.timeout = timeout;
+  if (!started_by_us) {
+    shm.connect_timeout = timeout;
+  }
   shm.emulate = options.machine();
   if (shm.emulate && !options.rank_map.empty()) {
     // The i-th process is in the i-th place, whichever rank sits there.
@@ -258,7 +264,8 @@ int be_rank(const JobOptions& options,
             const std::function<std::string(Communicator&)>& body) {
   const std::optional<int> descriptor = result_descriptor(environment.rank);
   try {
-    const std::unique_ptr<Communicator> communicator = connect_as(options, environment);
+    const std::unique_ptr<Communicator> communicator =
+        connect_as(options, environment, descriptor.has_value());
     const std::string text = run_body(*communicator, body);
     // All ranks are past their last operation before the first one goes.
     communicator->barrier().wait();
@@ -363,7 +370,10 @@ void JobOptions::add_to(CLI::App& app) {
                  "Deliver messages as this machine would: RANKS@BANDWIDTH,LATENCY as in "
                  "4@5Gbit/s,50us, a preset as in dgx-a100x2, or a .json file")
       ->type_name("M");
-  app.add_option("--timeout", timeout, "Longest time for any one operation (default 30s)")
+  app.add_option("--timeout",
+                 timeout,
+                 "Longest time for any one operation, and under another launcher for all ranks to "
+                 "come (default 30s)")
       ->type_name("TIME");
   app.add_option("--rank-map",
                  rank_map,

@@ -2,6 +2,7 @@
 #include "stretto/comm/connect.hpp"
 
 #include <cerrno>
+#include <ctime>
 #include <filesystem>
 #include <string>
 #include <system_error>
@@ -10,8 +11,44 @@
 #include <unistd.h>
 
 #include "stretto/comm/mpi/mpi.hpp"
+#include "stretto/comm/shm/rendezvous.hpp"
 
 namespace stretto {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_own_directory(const struct stat& found) {
+  return S_ISDIR(found.st_mode) && found.st_uid == geteuid();
+}
+
+/// Ranks that were killed while they waited for others leave the directory that they made: no other
+/// launcher knows of it. Where nobody listens, and nobody has begun to for a minute, nobody meets.
+void remove_abandoned_beside(const fs::path& directory) {
+  constexpr std::size_t kDigits = 16;  // of the job's hash
+  constexpr std::time_t kYoung = 60;
+  const std::string prefix = "stretto-" + std::to_string(getuid()) + "-";
+  const auto is_derived = [&](const fs::path& path) {
+    const std::string name = path.filename().string();
+    return name.size() == prefix.size() + kDigits && name.starts_with(prefix);
+  };
+  if (!is_derived(directory)) {
+    return;  // Given by STRETTO_RENDEZVOUS: what is beside it is none of ours.
+  }
+  std::error_code none;
+  for (fs::directory_iterator entry(directory.parent_path(), none), end; !none && entry != end;
+       entry.increment(none)) {
+    struct stat found {};
+    if (is_derived(entry->path()) && entry->path() != directory &&
+        lstat(entry->path().c_str(), &found) == 0 && is_own_directory(found) &&
+        found.st_mtime + kYoung < std::time(nullptr) && !detail::has_listener(entry->path())) {
+      std::error_code ignored;
+      fs::remove_all(entry->path(), ignored);
+    }
+  }
+}
+
+}  // namespace
 
 std::unique_ptr<Communicator> connect(const ShmOptions& options) {
   return connect(detect_rank_environment(process_environment()), options);
@@ -37,6 +74,7 @@ std::unique_ptr<Communicator> connect(const RankEnvironment& environment,
                                  : "Start all ranks on one host, or by mpirun."});
   }
   // Other launchers make no directory: the first rank to come does.
+  remove_abandoned_beside(directory);
   const bool made = mkdir(directory.c_str(), 0700) == 0;
   if (!made && errno != EEXIST) {
     throw Error(
@@ -48,8 +86,8 @@ std::unique_ptr<Communicator> connect(const RankEnvironment& environment,
          "Set TMPDIR or STRETTO_RENDEZVOUS to a writable directory."});
   }
   struct stat found {};
-  if (lstat(directory.c_str(), &found) != 0 || !S_ISDIR(found.st_mode) ||
-      found.st_uid != geteuid() || (found.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+  if (lstat(directory.c_str(), &found) != 0 || !is_own_directory(found) ||
+      (found.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
     throw Error(ErrorCode::kUnavailable,
                 {"the rendezvous directory is not one that only this user can write",
                  directory.string(),
@@ -58,15 +96,24 @@ std::unique_ptr<Communicator> connect(const RankEnvironment& environment,
                  "Somebody else may have put it there. Remove it, or set STRETTO_RENDEZVOUS to a "
                  "directory of your own."});
   }
-  auto communicator = connect_shm(directory, environment.rank, environment.world_size, options);
-  if (environment.launcher != "stretto") {
-    // Everybody has been met and has removed or will remove its socket; the last one to do so
-    // succeeds.
-    communicator->barrier().wait();
+  // Each rank has removed its socket when it comes here; the last one to come succeeds.
+  const auto remove_if_empty = [&] {
     std::error_code ignored;
-    std::filesystem::remove(directory, ignored);
+    if (environment.launcher != "stretto") {
+      std::filesystem::remove(directory, ignored);
+    }
+  };
+  try {
+    auto communicator = connect_shm(directory, environment.rank, environment.world_size, options);
+    if (environment.launcher != "stretto") {
+      communicator->barrier().wait();
+    }
+    remove_if_empty();
+    return communicator;
+  } catch (...) {
+    remove_if_empty();
+    throw;
   }
-  return communicator;
 }
 
 }  // namespace stretto

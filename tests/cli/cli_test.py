@@ -1213,20 +1213,48 @@ class Train(CliTest):
         self.assertEqual(self.error(done, 5)["where"], "/nonexistent/x.json")
 
     def test_ranks_of_another_launcher_run_without_a_launch(self):
-        with tempfile.TemporaryDirectory() as rendezvous:
-            ranks = []
-            for rank in range(2):
-                environment = dict(os.environ, STRETTO_RANK=str(rank), STRETTO_WORLD_SIZE="2")
-                environment.update(STRETTO_LOCAL_RANK=str(rank), STRETTO_LOCAL_WORLD_SIZE="2")
-                environment.update(STRETTO_RENDEZVOUS=rendezvous)
-                command = [STRETTO, "train", "--data", str(self.data), "--steps", "2", "--json"]
-                ranks.append(
-                    subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
-                )
-            outputs = [rank.communicate(timeout=60)[0] for rank in ranks]
+        train = ["train", "--data", self.data, "--steps", 2, "--json"]
+        ranks = self.as_ranks({0: train, 1: train})
         self.assertEqual([rank.returncode for rank in ranks], [0, 0])
-        self.assertEqual(json.loads(outputs[0])["ranks"], 2)
-        self.assertEqual(outputs[1], "")
+        self.assertEqual(json.loads(ranks[0].stdout)["ranks"], 2)
+        self.assertEqual(ranks[1].stdout, "")
+
+    def as_ranks(self, commands, size=None):
+        """Rank -> arguments, as torchrun would start these of `size` ranks. What each of them did."""
+        with tempfile.TemporaryDirectory() as folder:
+            ranks = []
+            for rank, arguments in commands.items():
+                environment = dict(os.environ, RANK=str(rank), LOCAL_RANK=str(rank), TMPDIR=folder)
+                environment.update(WORLD_SIZE=str(size or len(commands)), LOCAL_WORLD_SIZE=str(size or len(commands)))
+                environment.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(10000 + os.getpid() % 50000))
+                ranks.append(
+                    subprocess.Popen(
+                        [STRETTO, *map(str, arguments)], env=environment,
+                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                    )
+                )  # fmt: skip
+                self.addCleanup(ranks[-1].kill)
+            done = [
+                subprocess.CompletedProcess(rank.args, *((rank.communicate(timeout=90), rank.returncode)[::-1]))
+                for rank in ranks
+            ]
+            for one in done:
+                one.stdout, one.stderr = one.stdout
+            self.assertEqual(os.listdir(folder), [])
+        return done
+
+    def test_a_rank_that_never_comes_is_a_time_out_that_names_it(self):
+        # Not the one of connecting without --timeout, after which this test has failed.
+        train = ["train", "--data", self.data, "--steps", 2, "--timeout", "3s"]
+        for rank, done in zip((0, 2), self.as_ranks({0: [*train, "--json"], 2: train}, size=3)):
+            self.assertEqual(done.returncode, 124)
+            if rank == 0:
+                error = self.error(done, 124)
+                self.assertEqual(error["code"], "timeout")
+                self.assertRegex(error["found"], "^no sign of rank 1 after 3")
+            else:
+                self.assertIn("error[timeout]: not all ranks came to the rendezvous", done.stderr)
+                self.assertIn("no sign of rank 1 after 3", done.stderr)
 
 
 class Planned(CliTest):

@@ -5,14 +5,17 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <filesystem>
 #include <memory>
 #include <random>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include "stretto/comm/connect.hpp"
 #include "world.hpp"
 
 namespace stretto::testing {
@@ -355,6 +358,84 @@ TEST(Faults, RanksThatDoNotComeAreNamed) {
   EXPECT_EQ(code_of([&] { (void)connect_shm(directory.path(), 1, 3, options); }, &what),
             ErrorCode::kTimeout);
   EXPECT_NE(what.find("rank 0, 2"), std::string::npos) << what;
+}
+
+TEST(Faults, WhoOnlyWaitsForTheMissingIsNotMissing) {
+  const RendezvousDirectory directory;
+  ShmOptions options = test_options();
+  options.connect_timeout = std::chrono::milliseconds(600);
+  std::array<std::string, 4> what;
+  std::vector<std::thread> ranks;
+  for (const int rank : {3, 0, 2}) {  // The later ones see the earlier ones give up.
+    ranks.emplace_back([&, rank] {
+      EXPECT_EQ(code_of([&] { (void)connect_shm(directory.path(), rank, 4, options); },
+                        &what[static_cast<std::size_t>(rank)]),
+                ErrorCode::kTimeout);
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  for (std::thread& rank : ranks) {
+    rank.join();
+  }
+  for (const std::size_t rank : {0U, 2U, 3U}) {
+    EXPECT_NE(what[rank].find("no sign of rank 1 after"), std::string::npos) << what[rank];
+  }
+}
+
+TEST(Faults, MeetingsOfTheDeadAreRemovedByTheNext) {
+  namespace fs = std::filesystem;
+  const RendezvousDirectory parent;
+  const auto named = [&](const std::string& job) {
+    return parent.path() / ("stretto-" + std::to_string(getuid()) + "-" + job);
+  };
+  const fs::path dead = named("00000000000000aa");
+  const fs::path young = named("00000000000000bb");
+  const fs::path alive = named("00000000000000cc");
+  const fs::path other = named("not-of-a-job");
+  for (const fs::path& path : {dead, young, alive, other}) {
+    fs::create_directory(path);
+  }
+  const auto wait_in = [](const fs::path& directory, std::chrono::milliseconds timeout) {
+    ShmOptions options = test_options();
+    options.connect_timeout = timeout;
+    (void)connect_shm(directory, 0, 2, options);
+  };
+  // One is killed while it waits, the other goes on.
+  std::vector<pid_t> waiting;
+  for (const fs::path& path : {dead, alive}) {
+    waiting.push_back(fork());
+    if (waiting.back() == 0) {
+      EXPECT_THROW(wait_in(path, std::chrono::seconds(60)), Error);
+      _exit(0);
+    }
+    while (!fs::exists(path / "rank-0.sock")) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+  kill(waiting[0], SIGKILL);
+  EXPECT_EQ(wait_for(waiting[0]), 128 + SIGKILL);
+  EXPECT_TRUE(fs::exists(dead / "rank-0.sock"));
+  for (const fs::path& path : {dead, alive, other}) {
+    fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::minutes(2));
+  }
+  RankEnvironment environment;
+  environment.launcher = "torchrun";
+  environment.world_size = 2;
+  environment.local_world_size = 2;
+  environment.rendezvous = named("00000000000000dd").string();
+  ShmOptions options = test_options();
+  options.connect_timeout = std::chrono::milliseconds(50);
+  EXPECT_EQ(code_of([&] { (void)connect(environment, options); }), ErrorCode::kTimeout);
+  EXPECT_FALSE(fs::exists(dead));
+  EXPECT_FALSE(fs::exists(environment.rendezvous));  // Its own, where nobody came.
+  for (const fs::path& path : {young, alive, other}) {
+    EXPECT_TRUE(fs::exists(path)) << path;
+  }
+  kill(waiting[1], SIGKILL);
+  wait_for(waiting[1]);
+  for (const fs::path& path : {young, alive, other}) {
+    fs::remove_all(path);
+  }
 }
 
 TEST(Faults, TwoProcessesWithOneRankAreRefused) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "stretto/comm/shm/rendezvous.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -169,6 +170,13 @@ bool bind_to(int listener, const sockaddr_un& address) {
   return bind(listener, generic, sizeof address) == 0;
 }
 
+bool listens(const std::filesystem::path& path) {
+  const sockaddr_un address = address_of(path);
+  const FileDescriptor probe(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  return connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 ||
+         errno == EAGAIN;  // too many who wait to be let in
+}
+
 bool same_user(int socket) {
   ucred peer{};
   socklen_t length = sizeof peer;
@@ -183,7 +191,10 @@ class Host {
        const SegmentLayout& layout,
        Nanoseconds timeout,
        std::uint64_t machine)
-      : directory_(std::move(directory)), deadline_(Clock::now() + timeout), timeout_(timeout) {
+      : directory_(std::move(directory)),
+        deadline_(Clock::now() + timeout),
+        next_look_(Clock::now() + timeout / kLooks),
+        timeout_(timeout) {
     mine_.rank = rank;
     mine_.size = size;
     mine_.pid = static_cast<std::int32_t>(getpid());
@@ -192,6 +203,7 @@ class Host {
     meeting_.files.resize(static_cast<std::size_t>(size));
     meeting_.sockets.resize(static_cast<std::size_t>(size));
     meeting_.pids.resize(static_cast<std::size_t>(size));
+    seen_.resize(static_cast<std::size_t>(size));
   }
   ~Host() {
     std::error_code ignored;
@@ -230,7 +242,7 @@ class Host {
       accept_hello(std::move(socket));
     }
     for (int expected = mine_.rank + 1; expected < mine_.size; ++expected) {
-      if (!readable(listener.get(), deadline_)) {
+      if (!readable_in_time(listener.get())) {
         late();
       }
       FileDescriptor socket(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
@@ -270,6 +282,7 @@ class Host {
       if (Clock::now() >= deadline_) {
         late();
       }
+      look_around_when_due();
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
     }
   }
@@ -277,7 +290,7 @@ class Host {
   void accept_hello(FileDescriptor socket) {
     Hello theirs;
     FileDescriptor file;
-    if (!readable(socket.get(), deadline_)) {
+    if (!readable_in_time(socket.get())) {
       late();
     }
     if (!receive_hello(socket.get(), theirs, file) || theirs.magic != kMagic) {
@@ -321,26 +334,64 @@ class Host {
     meeting_.pids[index] = theirs.pid;
   }
 
-  [[noreturn]] void late() const {
-    std::string missing;
+  /// Remembers who is here without having met us: it waits for somebody else, as we do. Now and
+  /// then, for whoever came before us also gives up before us, and is not to be called missing.
+  void look_around() {
     for (int rank = 0; rank < mine_.size; ++rank) {
-      if (rank != mine_.rank && meeting_.sockets[static_cast<std::size_t>(rank)].get() < 0) {
-        missing += (missing.empty() ? "" : ", ") + std::to_string(rank);
+      const auto index = static_cast<std::size_t>(rank);
+      if (rank == mine_.rank || seen_[index] || meeting_.sockets[index].get() >= 0) {
+        continue;
+      }
+      seen_[index] = listens(socket_path(directory_, rank));
+    }
+  }
+
+  void look_around_when_due() {
+    if (Clock::now() >= next_look_) {
+      look_around();
+      next_look_ = Clock::now() + timeout_ / kLooks;
+    }
+  }
+
+  bool readable_in_time(int fd) {
+    while (!readable(fd, std::min(deadline_, next_look_))) {
+      if (Clock::now() >= deadline_) {
+        return false;
+      }
+      look_around_when_due();
+    }
+    return true;
+  }
+
+  [[noreturn]] void late() {
+    look_around();
+    std::string missing;
+    std::string unmet;
+    for (int rank = 0; rank < mine_.size; ++rank) {
+      const auto index = static_cast<std::size_t>(rank);
+      if (rank != mine_.rank && meeting_.sockets[index].get() < 0) {
+        std::string& names = seen_[index] ? unmet : missing;
+        names += (names.empty() ? "" : ", ") + std::to_string(rank);
       }
     }
     throw Error(ErrorCode::kTimeout,
                 {"not all ranks came to the rendezvous",
                  directory_.string() + ", rank " + std::to_string(mine_.rank),
-                 "no sign of rank " + missing + " after " + format(Seconds(timeout_)),
+                 (missing.empty() ? "no answer of rank " + unmet : "no sign of rank " + missing) +
+                     " after " + format(Seconds(timeout_)),
                  std::to_string(mine_.size) + " ranks",
                  "Start them all, on one host and with the same directory."});
   }
 
+  static constexpr int kLooks = 8;  ///< In the time that we wait.
+
   std::filesystem::path directory_;
   Clock::time_point deadline_;
+  Clock::time_point next_look_;
   Nanoseconds timeout_;
   Hello mine_;
   Meeting meeting_;
+  std::vector<bool> seen_;
   bool listening_ = false;
 };
 
@@ -354,6 +405,19 @@ Meeting meet(const std::filesystem::path& directory,
              Nanoseconds timeout,
              std::uint64_t machine) {
   return Host(directory, rank, size, layout, timeout, machine).meet_all(std::move(own));
+}
+
+bool has_listener(const std::filesystem::path& directory) {
+  std::error_code none;
+  for (std::filesystem::directory_iterator entry(directory, none), end; !none && entry != end;
+       entry.increment(none)) {
+    // Longer names are no sockets of ours, nor of anybody.
+    if (entry->path().extension() == ".sock" &&
+        entry->path().string().size() < sizeof(sockaddr_un::sun_path) && listens(entry->path())) {
+      return true;
+    }
+  }
+  return false;
 }
 
 }  // namespace stretto::detail

@@ -29,4 +29,7 @@ struct Meeting {
                            Nanoseconds timeout,
                            std::uint64_t machine);
 
+/// Whether a process listens in `directory` for other ranks to come.
+[[nodiscard]] bool has_listener(const std::filesystem::path& directory);
+
 }  // namespace stretto::detail
