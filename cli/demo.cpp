@@ -356,7 +356,7 @@ int run_demo(DemoFlags flags, const Context& context) {
     write_stdout(opening(flags, analyze_recorded(flags)));
   }
   const std::vector<Row> all = rows();
-  return run_job(flags.job, context.arguments, [&](Communicator& communicator) {
+  return run_job(flags.job, context.arguments, {}, [&](Communicator& communicator) {
     const Dataset dataset = load_fashion_mnist(flags.data);
     std::vector<TrainResult> results;
     results.reserve(all.size());

@@ -325,7 +325,7 @@ int run_doctor(const DoctorFlags& flags, const Context& context) {
   const bool from_description = flags.nccl_dump || !flags.topology.empty();
   const bool launched = detect_rank_environment(process_environment()).launcher != "none";
   if (!from_description && (launched || flags.job.ranks > 0)) {
-    return run_job(flags.job, context.arguments, [&](Communicator& communicator) {
+    return run_job(flags.job, context.arguments, {}, [&](Communicator& communicator) {
       const std::vector<std::string> lines = gather_lines(communicator);
       return communicator.rank() == 0 ? examine(flags, context, gathered_topology(lines), true)
                                       : std::string();

@@ -261,11 +261,17 @@ std::string run_body(Communicator& communicator,
 
 int be_rank(const JobOptions& options,
             const RankEnvironment& environment,
+            const Alike& alike,
             const std::function<std::string(Communicator&)>& body) {
   const std::optional<int> descriptor = result_descriptor(environment.rank);
   try {
     const std::unique_ptr<Communicator> communicator =
         connect_as(options, environment, descriptor.has_value());
+    // Not in the body, which aborts: every rank is to say what differs.
+    agree_on_settings(*communicator, alike.settings);
+    if (alike.plan) {
+      agree_on_plan(*communicator, *alike.plan);
+    }
     const std::string text = run_body(*communicator, body);
     // All ranks are past their last operation before the first one goes.
     communicator->barrier().wait();
@@ -409,6 +415,7 @@ std::optional<Machine> JobOptions::machine() const {
 
 int run_job(const JobOptions& options,
             const std::vector<std::string>& arguments,
+            const Alike& alike,
             const std::function<std::string(Communicator&)>& body) {
   if (options.backend != kShm && options.backend != kMpi) {
     throw Error(ErrorCode::kUnavailable,
@@ -447,7 +454,7 @@ int run_job(const JobOptions& options,
                  launched ? "" : "Leave out -n: the machine's ranks then hold"});
   }
   if (launched) {
-    return be_rank(options, environment, body);
+    return be_rank(options, environment, alike, body);
   }
   if (ranks > kMaxShmRanks) {  // before they are started
     throw Error(ErrorCode::kInvalidArgument,

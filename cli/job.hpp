@@ -12,7 +12,9 @@
 #include "stretto/base/units.hpp"
 #include "stretto/comm/communicator.hpp"
 #include "stretto/data/machine.hpp"
+#include "stretto/data/plan.hpp"
 #include "stretto/run/launcher.hpp"
+#include "stretto/run/plan_agreement.hpp"
 
 namespace stretto::cli {
 
@@ -55,14 +57,22 @@ struct RankError {
 /// itself, and that before one that only lost its peer.
 [[nodiscard]] Failure root_cause(const LaunchResult& result, const std::vector<RankError>& errors);
 
+/// What must be the same on all ranks: launchers of others may start each with flags of its own.
+struct Alike {
+  std::vector<NamedValue> settings;
+  std::optional<Plan> plan;
+};
+
 /// Runs `body` on every rank of a job. A process that no launcher started becomes one: it starts
 /// copies of itself (`arguments` as given to it), waits for them, and prints what rank 0's body
 /// returned. Started as a rank, by itself or by mpirun, torchrun..., it runs the body; rank 0's
 /// text is the result.
 /// @return the exit code.
-/// @throws Error for what fails before the ranks exist, or in this rank.
+/// @throws Error for what fails before the ranks exist, or in this rank; kMismatch, the same on
+/// every rank, where they are not `alike`.
 int run_job(const JobOptions& options,
             const std::vector<std::string>& arguments,
+            const Alike& alike,
             const std::function<std::string(Communicator&)>& body);
 
 /// This program's file, whatever the name and path it was called by.

@@ -496,7 +496,7 @@ int run_measure(MeasureFlags flags, const Context& context) {
   if (flags.no_fit && !flags.machine_out.empty()) {
     refuse("there is no machine to write without a fit", "--no-fit, --machine-out", "both", "one");
   }
-  return run_job(flags.job, context.arguments, [&](Communicator& communicator) {
+  return run_job(flags.job, context.arguments, {}, [&](Communicator& communicator) {
     if (communicator.size() == 1 && !flags.machine_out.empty()) {
       refuse("one rank has no link to measure", "--machine-out", "1 rank", "2 or more");
     }

@@ -109,6 +109,19 @@ std::string report(const ReplayFlags& flags,
          file_list(files) + other_schedule(context.arguments, run);
 }
 
+/// What must be alike on all ranks, or they replay different steps.
+std::vector<NamedValue> settings_of(const ReplayFlags& flags, const StepProfile& profile) {
+  std::vector<NamedValue> settings = flags.schedule.settings();
+  settings.insert(
+      settings.end(),
+      {{"PROFILE", profile.model},
+       {"--batch", fmt::format("{}", profile.batch)},
+       {"--device-flops", fmt::format("{}", flags.device.flops_per_s)},
+       {"--compute-s", flags.compute_s ? fmt::format("{}", *flags.compute_s) : std::string()},
+       {"--compute", flags.compute}});
+  return settings;
+}
+
 /// The profile with times as they will be replayed.
 StepProfile stretched(const ReplayFlags& flags, const StepProfile& profile) {
   return scaled(profile,
@@ -174,7 +187,8 @@ int run_replay(const ReplayFlags& flags, const Context& context) {
   if (automatic && !known) {
     flags.schedule.refuse_auto_codecs();
   }
-  return run_job(flags.job, context.arguments, [&](Communicator& communicator) {
+  const Alike alike{settings_of(flags, profile), resolved.plan};
+  return run_job(flags.job, context.arguments, alike, [&](Communicator& communicator) {
     flags.schedule.choose_algorithms(communicator, flags.job.machine());
     std::optional<AutoCodecs> codecs;
     if (automatic) {

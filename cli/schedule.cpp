@@ -120,6 +120,24 @@ void ScheduleOptions::add_to(CLI::App& app) {
       ->type_name("N");
 }
 
+std::vector<NamedValue> ScheduleOptions::settings() const {
+  return {{"--schedule", schedule},
+          {"--plan", plan.empty() ? "" : "a file"},  // which may lie elsewhere for each rank
+          {"--buckets", buckets},
+          {"--algorithm", algorithm},
+          {"--machine", machine},
+          {"--compress", compress.codec},
+          {"--compress-except", fmt::format("{}", fmt::join(compress.exact, ","))},
+          {"--compress-min", compress.least_bytes},
+          {"--compress-ratio", fmt::format("{}", compress.least_ratio)},
+          {"--compress-gain", fmt::format("{}", compress.least_gain_percent)},
+          {"--compress-start", fmt::format("{}", compress.start)},
+          {"--streams", fmt::format("{}", streams)},
+          {"--verify", fmt::format("{}", verify)},
+          {"--steps", fmt::format("{}", steps)},
+          {"--warmup", fmt::format("{}", warmup)}};
+}
+
 ScheduleOptions::Resolved ScheduleOptions::resolve(const std::vector<TensorSpec>& tensors) const {
   if (planned()) {
     throw Error(ErrorCode::kInvalidArgument,

@@ -13,6 +13,7 @@
 #include "stretto/data/plan.hpp"
 #include "stretto/data/step_profile.hpp"
 #include "stretto/data/timeline.hpp"
+#include "stretto/run/plan_agreement.hpp"
 #include "stretto/run/session.hpp"
 #include "stretto/simulate/simulate.hpp"
 
@@ -66,6 +67,9 @@ struct ScheduleOptions {
   /// `--explain` says which on stderr.
   /// @throws Error kInvalidArgument: a machine with another number of ranks, or nothing to explain.
   void choose_algorithms(Communicator& communicator, const std::optional<Machine>& emulated) const;
+
+  /// What must be alike on all ranks, but for the plan, of which Session says more.
+  [[nodiscard]] std::vector<NamedValue> settings() const;
 
   /// Whether the buckets are to be planned.
   [[nodiscard]] bool planned() const noexcept { return plan.empty() && buckets == "planned"; }

@@ -39,6 +39,24 @@ struct TrainFlags {
   TrainOptions train;
 };
 
+/// What must be alike on all ranks, or they train silently different models.
+std::vector<NamedValue> settings_of(const TrainFlags& flags) {
+  const TrainOptions& train = flags.train;
+  std::vector<NamedValue> settings = flags.schedule.settings();
+  settings.insert(settings.end(),
+                  {{"--epochs", fmt::format("{}", train.epochs)},
+                   {"--batch", fmt::format("{}", train.batch)},
+                   {"--seed", fmt::format("{}", train.seed)},
+                   {"--layers", fmt::format("{}", fmt::join(train.widths, "-"))},
+                   {"--optimizer", std::string(to_string(train.optimizer.kind))},
+                   {"--lr", fmt::format("{}", train.learning_rate)},
+                   {"--momentum", fmt::format("{}", train.optimizer.momentum)},
+                   {"--weight-decay", fmt::format("{}", train.optimizer.weight_decay)},
+                   {"--zero", fmt::format("{}", flags.zero)},
+                   {"--clip-norm", fmt::format("{}", train.clip_norm)}});
+  return settings;
+}
+
 /// What a baseline must be of as well.
 std::string model_name(const TrainOptions& options) {
   return fmt::format("{}, batch {}", fmt::join(options.widths, "-"), options.batch);
@@ -196,7 +214,8 @@ int run_train(TrainFlags flags, const Context& context) {
   if (automatic && !known) {
     flags.schedule.refuse_auto_codecs();
   }
-  return run_job(flags.job, context.arguments, [&](Communicator& communicator) {
+  const Alike alike{settings_of(flags), resolved.plan};
+  return run_job(flags.job, context.arguments, alike, [&](Communicator& communicator) {
     const Dataset dataset = load_fashion_mnist(flags.data);
     flags.schedule.choose_algorithms(communicator, machine);
     Timeline measured;

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "stretto/run/plan_agreement.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "stretto/base/hash.hpp"
 #include "stretto/run/text_exchange.hpp"
@@ -43,6 +46,8 @@ void agree_on_plan(Communicator& communicator, const Plan& plan) {
   const std::string where = broadcast_text(communicator, mine.where, who);
   const std::string found = broadcast_text(communicator, mine.found, who);
   const std::string expected = broadcast_text(communicator, mine.expected, who);
+  // What is thrown ends this rank: no other may still need it.
+  communicator.barrier().wait();
   throw Error(ErrorCode::kMismatch,
               {"the plan of rank " + std::to_string(who) + " differs from that of rank 0",
                where,
@@ -64,6 +69,42 @@ void agree_on_text(Communicator& communicator, const std::string& what, const st
                found,
                first,
                "Give every rank the same."});
+}
+
+void agree_on_settings(Communicator& communicator, const std::vector<NamedValue>& mine) {
+  std::string text;
+  for (const NamedValue& setting : mine) {
+    text += setting.value + "\n";
+  }
+  if (communicator.size() == 1 || all_equal(communicator, Hasher().add(text).digest())) {
+    return;
+  }
+  const std::string first = broadcast_text(communicator, text, 0);
+  const int who = lowest(communicator, first != text);
+  const std::string other = broadcast_text(communicator, text, who);
+  // What is thrown ends this rank: no other may still need it.
+  communicator.barrier().wait();
+  std::string_view expected = first;
+  std::string_view found = other;
+  const auto next_line = [](std::string_view& rest) {
+    const std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+    return std::string(line);
+  };
+  const auto named = [](const std::string& value) { return value.empty() ? "none" : value; };
+  for (const NamedValue& setting : mine) {
+    const std::string theirs = next_line(found);
+    const std::string firsts = next_line(expected);
+    if (theirs != firsts) {
+      throw Error(
+          ErrorCode::kMismatch,
+          {setting.name + " of rank " + std::to_string(who) + " differs from that of rank 0",
+           setting.name + ", rank " + std::to_string(who),
+           named(theirs),
+           named(firsts),
+           "Give every rank the same"});
+    }
+  }
 }
 
 }  // namespace stretto

@@ -1256,6 +1256,36 @@ class Train(CliTest):
                 self.assertIn("error[timeout]: not all ranks came to the rendezvous", done.stderr)
                 self.assertIn("no sign of rank 1 after 3", done.stderr)
 
+    def test_ranks_that_were_given_different_flags_all_say_which(self):
+        train = ["train", "--data", self.data, "--timeout", "20s"]
+        replay = ["replay", "resnet50", "--compute-s", 0.01, "--timeout", "20s"]
+        other = self.directory / "other.plan.json"
+        plan = self.directory / "first.plan.json"
+        for path, size in ((plan, "64K"), (other, "1M")):
+            self.result(self.train("-n", 1, "--steps", 1, "--buckets", size, "--save-plan", path, "--json"))
+        small = ["--layers", "784-64-64-10"]
+        for command, mine, theirs, name in (
+            (train, ["--seed", 1], ["--seed", 2], "--seed"),
+            (train, ["--batch", 16], ["--batch", 32], "--batch"),
+            (train, ["--steps", 2], ["--steps", 3], "--steps"),
+            (train, ["--schedule", "overlap"], ["--schedule", "serial"], "--schedule"),
+            (train, ["--lr", 0.05], ["--lr", 0.06], "--lr"),
+            (train, ["--buckets", "64K"], ["--buckets", "1M"], "--buckets"),
+            (train, [*small, "--plan", plan], [*small, "--plan", other], "plan"),
+            (train, small, [*small, "--plan", other], "--plan"),
+            (replay, ["--steps", 2], ["--steps", 3], "--steps"),
+            (replay, ["--batch", 8], ["--batch", 16], "--batch"),
+        ):
+            with self.subTest(command=command[0], flags=theirs):
+                first, *others = self.as_ranks({rank: command + (theirs if rank == 1 else mine) for rank in range(3)})
+                self.assertEqual([done.returncode for done in (first, *others)], [4, 4, 4], first.stderr)
+                self.assertIn(f"error[mismatch]: ", first.stderr)
+                self.assertIn(f"{name} of rank 1 differs from that of rank 0", first.stderr)
+                if name.startswith("--"):
+                    self.assertRegex(first.stderr, f"found: +{'a file' if name == '--plan' else theirs[-1]}\n")
+                    self.assertRegex(first.stderr, f"expected: +{'none' if name == '--plan' else mine[-1]}\n")
+                    self.assertEqual([done.stderr for done in others], [first.stderr] * 2)
+
 
 class Planned(CliTest):
     def test_train_measures_and_plans(self):
