@@ -371,12 +371,13 @@ TEST_F(LauncherTest, RanksThatIgnoreTheInterruptAreEnded) {
 }
 
 TEST_F(LauncherTest, WhoLosesItsReaderEndsTheOthersAtOnce) {
-  // With this grace the others would stay for longer than a test may take.
-  const LaunchResult result = shell(R"(test $RANK = 1 && kill -PIPE $$; )" + std::string(kStay),
+  // The last one, so that all were started. With this grace the others would stay for longer than a
+  // test may take.
+  const LaunchResult result = shell(R"(test $RANK = 2 && kill -PIPE $$; )" + std::string(kStay),
                                     {.ranks = 3, .grace = 10min});
   EXPECT_EQ(result.exit_code, 128 + SIGPIPE);
   ASSERT_EQ(result.exits.size(), 3U);
-  EXPECT_EQ(result.exits[0].rank, 1);
+  EXPECT_EQ(result.exits[0].rank, 2);
   EXPECT_TRUE(result.exits[1].ended_by_us && result.exits[1].signal == SIGTERM);
 }
 
