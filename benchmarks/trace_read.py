@@ -3,18 +3,20 @@
 """How fast and in how much memory traces are read, against Holistic Trace Analysis.
 
   benchmarks/trace_read.py [--build build/release] [--python VENV/bin/python] [--size 512M]
-                           [--hta-size 64M] [--rounds 3] [--folder /tmp] [--huge 0] [FILE...]
+                           [--hta-size 64M] [--rounds 3] [--folder /tmp] [--huge 0] [--convert] [FILE...]
 
 Generates a two-rank job (rank 0 and rank 1, --size of JSON each), reads rank 0 plain and packed, and
 each FILE, with bench_trace_read; and, if --python has HolisticTraceAnalysis (and ijson), reads a
 part of it (--hta-size) and each FILE with that, with its default and with its fastest backend. All
-kinds take turns, a new process each. --huge 4G also streams a file of that size through a pipe.
+kinds take turns, a new process each. --convert also writes the generated file in every form that
+holds all records, and prints how much memory that takes. --huge 4G also streams a file of that size through a pipe.
 Prints one table; what is measured is said in README.md.
 """
 import argparse
 import gzip
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -177,6 +179,26 @@ def median(results, key):
     return statistics.median(values) if values else float("nan")
 
 
+def converted(stretto, path):
+    """Peak memory of `stretto convert`, for each form that holds all records."""
+    with tempfile.TemporaryDirectory() as folder:
+        for suffix in (".timeline.json", ".csv", ".trace.json"):
+            target = os.path.join(folder, "out" + suffix)
+            child = subprocess.Popen([stretto, "convert", path, "-o", target], stdout=subprocess.PIPE,
+                                     stderr=subprocess.DEVNULL, text=True)
+            out = child.stdout.read()
+            _, status, usage = os.wait4(child.pid, 0)
+            child.returncode = os.waitstatus_to_exitcode(status)
+            if child.returncode != 0:
+                print(f"convert to {suffix}: failed")
+                continue
+            records = int(re.search(r": (\d+) records", out).group(1))
+            peak = usage.ru_maxrss * 1024
+            print(f"convert to {suffix}: {records} records, peak {peak / 2**20:.0f} MiB, "
+                  f"{(peak - 32 * 2**20) / records:.0f} bytes per record above 32 MiB")
+            os.remove(target)
+
+
 def huge(bench, path, size):
     """A file of `size` that is nowhere: the events of `path` again and again, through a pipe."""
     with open(path) as source:
@@ -207,6 +229,7 @@ def main():
     parser.add_argument("--size", type=size_of, default=size_of("512M"))
     parser.add_argument("--hta-size", type=size_of, default=size_of("64M"))
     parser.add_argument("--huge", type=size_of, default=0)
+    parser.add_argument("--convert", action="store_true", help="also the memory of stretto convert")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--folder", default=tempfile.gettempdir())
     options = parser.parse_args()
@@ -254,6 +277,9 @@ def main():
                              f"{median(t, 'read_s'):.2f} ({median(t, 'peak_bytes') / 2**20:.0f})")
             cells.append("" if best != best else f"**{best / seconds:.1f}**")
             print("| " + " | ".join(str(cell) for cell in cells) + " |")
+        if options.convert and options.size:
+            print()
+            converted(os.path.join(options.build, "cli", "stretto"), os.path.join(folder, "rank0.json"))
         if options.huge and options.size:
             result = huge(bench, os.path.join(folder, "part.json"), options.huge)
             print(f"\n{result['json_bytes'] / 1e9:.2f} GB through a pipe: {result['events']} events in "

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
 #include <cstdio>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,6 +16,7 @@
 #include "stretto/base/error.hpp"
 #include "stretto/base/text.hpp"
 #include "stretto/report/report.hpp"
+#include "stretto/report/write_records.hpp"
 #include "trace_options.hpp"
 
 namespace stretto::cli {
@@ -31,7 +33,7 @@ struct ConvertFlags {
 struct Target {
   std::string_view suffix;
   std::string_view what;
-  std::string (*write)(const Timeline& timeline, const ConvertFlags& flags);
+  void (*write)(const Timeline& timeline, const ConvertFlags& flags, const TextSink& sink);
 };
 
 std::string profile_of(const Timeline& timeline, const ConvertFlags& flags) {
@@ -56,16 +58,23 @@ std::string profile_of(const Timeline& timeline, const ConvertFlags& flags) {
 constexpr std::array kTargets = {
     Target{".trace.json",
            "Chrome trace, for Perfetto",
-           [](const Timeline& t, const ConvertFlags&) { return chrome_trace(t); }},
-    Target{".timeline.json",
-           "Stretto timeline",
-           [](const Timeline& t, const ConvertFlags&) { return to_json(t); }},
+           [](const Timeline& t, const ConvertFlags&, const TextSink& sink) {
+             write_chrome_trace(t, sink);
+           }},
+    Target{
+        ".timeline.json",
+        "Stretto timeline",
+        [](const Timeline& t, const ConvertFlags&, const TextSink& sink) { write_json(t, sink); }},
     Target{kProfileSuffix,
            "step profile, input of a planner and of stretto replay",
-           [](const Timeline& t, const ConvertFlags& flags) { return profile_of(t, flags); }},
+           [](const Timeline& t, const ConvertFlags& flags, const TextSink& sink) {
+             sink(profile_of(t, flags));
+           }},
     Target{".csv",
            "one line per record",
-           [](const Timeline& t, const ConvertFlags&) { return csv_records(t); }},
+           [](const Timeline& t, const ConvertFlags&, const TextSink& sink) {
+             write_csv_records(t, sink);
+           }},
 };
 
 std::string known_targets() {
@@ -74,6 +83,25 @@ std::string known_targets() {
     text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", target.suffix, target.what);
   }
   return text;
+}
+
+/// As write_file(), of a text that is never whole in memory: files of traces are large.
+template <typename Write>
+void write_pieces(const std::string& path, Write write) {
+  write_file(path, {});  // says what is wrong with the place
+  std::ofstream out(path, std::ios::binary | std::ios::app);
+  write([&](std::string_view piece) {
+    out.write(piece.data(), static_cast<std::streamsize>(piece.size()));
+  });
+  out.close();
+  if (!out) {
+    throw Error(ErrorCode::kUnavailable,
+                {"a file cannot be written",
+                 path,
+                 "an error while writing; what is there is not whole",
+                 "room for all of it",
+                 "Free some, or name another place with --output"});
+  }
 }
 
 int run_convert(const ConvertFlags& flags) {
@@ -91,7 +119,8 @@ int run_convert(const ConvertFlags& flags) {
     }
     const Trace trace = flags.trace.read(false);
     std::fputs(warnings_of(trace).c_str(), stderr);
-    write_file(flags.output, target.write(trace.timeline, flags));
+    write_pieces(flags.output,
+                 [&](const TextSink& sink) { target.write(trace.timeline, flags, sink); });
     write_stdout(fmt::format("wrote {}: {} records of {} files\n",
                              flags.output,
                              trace.timeline.records.size(),

@@ -15,6 +15,7 @@
 #include "stretto/base/error.hpp"
 #include "stretto/base/text.hpp"
 #include "stretto/data/json_reader.hpp"
+#include "stretto/data/write_timeline.hpp"
 
 namespace stretto {
 namespace {
@@ -41,15 +42,6 @@ constexpr std::array<std::string_view, 4> kLanes = {"step", "compute", "communic
 constexpr std::int64_t kLatestNs = std::int64_t{1} << 61;
 constexpr std::int64_t kMostId = std::numeric_limits<std::uint32_t>::max();
 
-template <typename Field>
-ordered_json column(const std::vector<Record>& records, Field field) {
-  ordered_json values = ordered_json::array();
-  for (const Record& record : records) {
-    values.push_back(field(record));
-  }
-  return values;
-}
-
 /// kNoId is written as -1: it takes less room and says "none" better than 4294967295.
 std::int64_t id_to_json(std::uint32_t id) {
   return id == kNoId ? -1 : std::int64_t{id};
@@ -58,25 +50,63 @@ std::uint32_t id_from_json(std::int64_t id) {
   return id < 0 ? kNoId : static_cast<std::uint32_t>(id);
 }
 
-/// Enumerations are columns of numbers with the names beside them, so that a file outlives a
-/// change of the numbers.
-template <typename Enum>
-void put_enum(ordered_json& columns,
-              std::string_view key,
-              const std::vector<Record>& records,
-              Enum Record::*field) {
-  std::vector<std::string_view> names;
-  columns[std::string(key)] = column(records, [&](const Record& record) {
-    const std::string_view name = to_string(record.*field);
-    const auto known = std::find(names.begin(), names.end(), name);
-    const auto index = known - names.begin();
-    if (known == names.end()) {
-      names.push_back(name);
+/// Columns of records as JSON, in pieces, as detail::write_json() would write them.
+class ColumnWriter {
+ public:
+  ColumnWriter(const std::vector<Record>& records, const TextSink& sink)
+      : records_(records), sink_(sink) {}
+
+  template <typename Field>
+  void column(std::string_view key, Field field) {
+    begin(key);
+    for (std::size_t i = 0; i < records_.size(); ++i) {
+      constexpr std::size_t kPiece = std::size_t{1} << 20U;
+      text_ += i == 0 ? "" : ",";
+      text_ += std::to_string(field(records_[i]));
+      if (text_.size() >= kPiece) {
+        flush();
+      }
     }
-    return index;
-  });
-  columns[std::string(key) + "_names"] = names;
-}
+    text_ += "]";
+  }
+
+  /// Enumerations are columns of numbers with the names beside them, so that a file outlives a
+  /// change of the numbers.
+  template <typename Enum>
+  void enumeration(std::string_view key, Enum Record::*field) {
+    std::vector<std::string_view> names;
+    column(key, [&](const Record& record) {
+      const std::string_view name = to_string(record.*field);
+      const auto known = std::find(names.begin(), names.end(), name);
+      const auto index = known - names.begin();
+      if (known == names.end()) {
+        names.push_back(name);
+      }
+      return index;
+    });
+    begin(std::string(key) + "_names");
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      text_ += (i == 0 ? "\"" : ",\"") + std::string(names[i]) + '"';
+    }
+    text_ += "]";
+  }
+
+  void flush() {
+    sink_(text_);
+    text_.clear();
+  }
+
+ private:
+  void begin(std::string_view key) {
+    text_ += (first_ ? "\n  \"" : ",\n  \"") + std::string(key) + "\": [";
+    first_ = false;
+  }
+
+  const std::vector<Record>& records_;
+  const TextSink& sink_;
+  std::string text_;
+  bool first_ = true;
+};
 
 /// The columns of `records`, all of one length.
 class Columns {
@@ -264,33 +294,13 @@ std::uint32_t Timeline::name_id(std::string_view name) {
   return static_cast<std::uint32_t>(known - names.begin());
 }
 
-std::string to_json(const Timeline& timeline) {
+void write_json(const Timeline& timeline, const TextSink& sink) {
   ordered_json clocks = ordered_json::array();
   for (const RankClock& clock : timeline.clocks) {
     clocks.push_back(ordered_json{
         {"rank", clock.rank}, {"offset_ns", clock.offset_ns}, {"residual_ns", clock.residual_ns}});
   }
-  const std::vector<Record>& records = timeline.records;
-  ordered_json columns;
-  columns["begin_ns"] = column(records, [](const Record& r) { return r.begin_ns; });
-  columns["end_ns"] = column(records, [](const Record& r) { return r.end_ns; });
-  columns["bytes"] = column(records, [](const Record& r) { return r.bytes; });
-  columns["name"] = column(records, [](const Record& r) { return r.name; });
-  columns["rank"] = column(records, [](const Record& r) { return r.rank; });
-  columns["step"] = column(records, [](const Record& r) { return id_to_json(r.step); });
-  columns["link"] = column(records, [](const Record& r) { return id_to_json(r.link); });
-  columns["bucket"] = column(records, [](const Record& r) { return id_to_json(r.bucket); });
-  columns["sequence"] = column(records, [](const Record& r) { return id_to_json(r.sequence); });
   const bool imported = is_imported(timeline);
-  if (imported) {
-    columns["device"] = column(records, [](const Record& r) { return id_to_json(r.device); });
-    columns["stream"] = column(records, [](const Record& r) { return id_to_json(r.stream); });
-    columns["call"] = column(records, [](const Record& r) { return id_to_json(r.call); });
-  }
-  put_enum(columns, "kind", records, &Record::kind);
-  put_enum(columns, "lane", records, &Record::lane);
-  put_enum(columns, "collective", records, &Record::collective);
-  put_enum(columns, "algorithm", records, &Record::algorithm);
   ordered_json document{{"schema", "stretto.timeline/1"},
                         {"source", timeline.source},
                         {"origin_unix_ns", timeline.origin_unix_ns},
@@ -318,8 +328,37 @@ std::string to_json(const Timeline& timeline) {
     }
     document["setups"] = std::move(setups);
   }
-  document["records"] = std::move(columns);
-  return detail::write_json(document);
+  std::string head = detail::write_json(document);
+  constexpr std::string_view kEnd = "\n}\n";
+  head.resize(head.size() - kEnd.size());
+  sink(head + ",\n \"records\": {");
+  ColumnWriter columns(timeline.records, sink);
+  columns.column("begin_ns", [](const Record& r) { return r.begin_ns; });
+  columns.column("end_ns", [](const Record& r) { return r.end_ns; });
+  columns.column("bytes", [](const Record& r) { return r.bytes; });
+  columns.column("name", [](const Record& r) { return r.name; });
+  columns.column("rank", [](const Record& r) { return r.rank; });
+  columns.column("step", [](const Record& r) { return id_to_json(r.step); });
+  columns.column("link", [](const Record& r) { return id_to_json(r.link); });
+  columns.column("bucket", [](const Record& r) { return id_to_json(r.bucket); });
+  columns.column("sequence", [](const Record& r) { return id_to_json(r.sequence); });
+  if (imported) {
+    columns.column("device", [](const Record& r) { return id_to_json(r.device); });
+    columns.column("stream", [](const Record& r) { return id_to_json(r.stream); });
+    columns.column("call", [](const Record& r) { return id_to_json(r.call); });
+  }
+  columns.enumeration("kind", &Record::kind);
+  columns.enumeration("lane", &Record::lane);
+  columns.enumeration("collective", &Record::collective);
+  columns.enumeration("algorithm", &Record::algorithm);
+  columns.flush();
+  sink("\n }" + std::string(kEnd));
+}
+
+std::string to_json(const Timeline& timeline) {
+  std::string text;
+  write_json(timeline, [&](std::string_view piece) { text += piece; });
+  return text;
 }
 
 Timeline timeline_from_json(std::string_view text, std::string_view where) {

@@ -17,6 +17,7 @@
 
 #include "stretto/report/names.hpp"
 #include "stretto/report/report.hpp"
+#include "stretto/report/write_records.hpp"
 
 // Format: "Trace Event Format", as Perfetto reads it: X = slice, i = instant, s and f = the two
 // ends of an arrow, M = names. Ends of arrows attach to the slice that encloses them, so both are
@@ -93,9 +94,9 @@ std::uint32_t spread(std::vector<Placed>& slices) {
 
 class Writer {
  public:
-  explicit Writer(const Timeline& timeline) : timeline_(timeline) {}
+  Writer(const Timeline& timeline, const TextSink& sink) : timeline_(timeline), sink_(sink) {}
 
-  std::string write() {
+  void write() {
     fmt::format_to(
         std::back_inserter(out_),
         R"({{"displayTimeUnit":"ms","strettoPicture":1,"baseTimeNanoseconds":{},"traceEvents":[)",
@@ -131,7 +132,7 @@ class Writer {
       write_arrows(records, lanes[{rank, Lane::kCompute}], lanes[{rank, Lane::kCommunication}]);
     }
     out_ += "\n]}\n";
-    return std::move(out_);
+    sink_(out_);
   }
 
  private:
@@ -140,6 +141,11 @@ class Writer {
 
   template <typename... Arguments>
   void event(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+    constexpr std::size_t kPiece = std::size_t{1} << 20U;
+    if (out_.size() >= kPiece) {
+      sink_(out_);
+      out_.clear();
+    }
     out_ += first_ ? "\n" : ",\n";
     first_ = false;
     fmt::format_to(std::back_inserter(out_), format, std::forward<Arguments>(arguments)...);
@@ -266,6 +272,7 @@ class Writer {
   }
 
   const Timeline& timeline_;
+  const TextSink& sink_;
   std::string out_;
   bool first_ = true;
   std::set<std::uint32_t> named_;
@@ -275,8 +282,14 @@ class Writer {
 
 }  // namespace
 
+void write_chrome_trace(const Timeline& timeline, const TextSink& sink) {
+  Writer(timeline, sink).write();
+}
+
 std::string chrome_trace(const Timeline& timeline) {
-  return Writer(timeline).write();
+  std::string text;
+  write_chrome_trace(timeline, [&](std::string_view piece) { text += piece; });
+  return text;
 }
 
 }  // namespace stretto

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cstddef>
 #include <iterator>
 #include <string>
+#include <string_view>
 
 #include <fmt/format.h>
 
 #include "stretto/report/csv.hpp"
 #include "stretto/report/names.hpp"
 #include "stretto/report/report.hpp"
+#include "stretto/report/write_records.hpp"
 
 namespace stretto {
 namespace {
@@ -17,7 +20,8 @@ std::string id(std::uint32_t value) {
 
 }  // namespace
 
-std::string csv_records(const Timeline& timeline) {
+void write_csv_records(const Timeline& timeline, const TextSink& sink) {
+  constexpr std::size_t kPiece = std::size_t{1} << 20U;
   std::string text =
       "rank,device,stream,lane,kind,name,step,begin_ns,end_ns,bytes,collective,bucket,sequence,"
       "link\r\n";
@@ -38,7 +42,17 @@ std::string csv_records(const Timeline& timeline) {
                    id(r.bucket),
                    id(r.sequence),
                    id(r.link));
+    if (text.size() >= kPiece) {
+      sink(text);
+      text.clear();
+    }
   }
+  sink(text);
+}
+
+std::string csv_records(const Timeline& timeline) {
+  std::string text;
+  write_csv_records(timeline, [&](std::string_view piece) { text += piece; });
   return text;
 }
 

@@ -582,6 +582,7 @@ class ChromeReader {
       return;
     }
     std::vector<std::pair<std::int64_t, bool>> calls;  // whether it scatters
+    calls.reserve(reduces.size());
     for (const std::int64_t at_ns : reduce_calls) {
       calls.emplace_back(at_ns, false);
     }
