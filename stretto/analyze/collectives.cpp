@@ -110,6 +110,7 @@ std::vector<RankWaiting> waiting_of(const std::vector<MatchedCall>& calls) {
     ranks[last->rank].made_others_wait += from_ns(static_cast<double>(longest_ns));
   }
   std::vector<RankWaiting> list;
+  list.reserve(ranks.size());
   for (const auto& [number, rank] : ranks) {
     list.push_back(rank);
   }
@@ -202,6 +203,7 @@ std::optional<FittedExchange> fit_exchange(const CollectiveReport& report) {
     }
   }
   std::vector<Point> points;
+  points.reserve(by_size.size());
   for (auto& [bytes, seconds] : by_size) {
     points.push_back(
         {static_cast<double>(bytes), *std::min_element(seconds.begin(), seconds.end())});
@@ -226,6 +228,7 @@ std::optional<FittedExchange> fit_exchange(const CollectiveReport& report) {
   fitted.sizes = by_size.size();
   fitted.cost.seconds_per_byte = std::max(0.0, median(std::move(slopes)));
   std::vector<double> intercepts;
+  intercepts.reserve(points.size());
   for (const Point& point : points) {
     intercepts.push_back(point.seconds - fitted.cost.seconds_per_byte * point.bytes);
   }
