@@ -52,24 +52,35 @@ CodecWatch::CodecWatch(Communicator& communicator, Session& session, CodecWatchO
   last_ = options_.now();
 }
 
+bool CodecWatch::other_is_better() const {
+  return on_ ? off_step_ < on_step_
+             : on_step_ <= off_step_ * (1.0 - options_.least_gain) && on_step_ < off_step_;
+}
+
 bool CodecWatch::wants_trial(Seconds step) {
   (on_ ? on_step_ : off_step_) = step;
   ++looks_;
-  const bool suspicious = on_ && off_step_ > Seconds(0) && step > off_step_ && patience_ == 1;
-  return suspicious || looks_ >= options_.trial_every * patience_;
+  // However rare trials by routine have become: those were in vain because nothing changed.
+  const bool both_known = on_step_ > Seconds(0) && off_step_ > Seconds(0);
+  called_for_ = both_known && looks_ >= doubt_ && other_is_better();
+  return called_for_ || looks_ >= options_.trial_every * patience_;
 }
 
 /// Whether the state that was tried is what is run from now on.
 bool CodecWatch::judge(Seconds step) {
   (on_ ? off_step_ : on_step_) = step;
-  const bool other_is_better =
-      on_ ? off_step_ < on_step_
-          : on_step_ <= off_step_ * (1.0 - options_.least_gain) && on_step_ < off_step_;
-  switches_.push_back(
-      {session_.step(), on_ != other_is_better, other_is_better, on_step_, off_step_});
-  patience_ = other_is_better ? 1 : std::min(2 * patience_, kMostPatience);
+  const bool changes = other_is_better();
+  switches_.push_back({session_.step(), on_ != changes, changes, on_step_, off_step_});
+  if (changes) {
+    patience_ = 1;
+    doubt_ = 1;
+  } else if (called_for_) {
+    doubt_ = std::min(2 * doubt_, options_.trial_every);
+  } else {
+    patience_ = std::min(2 * patience_, kMostPatience);
+  }
   looks_ = 0;
-  return other_is_better;
+  return changes;
 }
 
 void CodecWatch::install(bool codecs) {

@@ -36,8 +36,9 @@ struct CodecSwitch {
 
 /// Turns the codecs of a Session's plan off when steps with them are longer than without, and on
 /// again when they are shorter by least_gain. Both are measured, the state that is not the present
-/// one by a short trial now and then, and at once when steps become longer than the last ones
-/// without codecs were. Rank 0 measures and decides for all. What is not sent when codecs go
+/// one by a short trial now and then, and at once when steps become such that, by the last ones of
+/// the other state, it would win; after each such trial in vain twice as many looks later,
+/// trial_every at most. Rank 0 measures and decides for all. What is not sent when codecs go
 /// travels with the first exact gradients (Session::replan). Every rank has one, and outlives
 /// neither communicator nor Session.
 class CodecWatch {
@@ -55,6 +56,8 @@ class CodecWatch {
   [[nodiscard]] const std::vector<CodecSwitch>& switches() const noexcept { return switches_; }
 
  private:
+  /// By the last steps of both states, whether the one that does not run would win.
+  [[nodiscard]] bool other_is_better() const;
   [[nodiscard]] bool wants_trial(Seconds step);
   [[nodiscard]] bool judge(Seconds step);
   void install(bool codecs);
@@ -64,11 +67,13 @@ class CodecWatch {
   CodecWatchOptions options_;
   Plan with_;
   Plan without_;
-  bool on_ = true;       ///< Codecs are what is run for the time being;
-  bool trying_ = false;  ///< right now the other state.
-  std::uint32_t looks_ = 0;
+  bool on_ = true;           ///< Codecs are what is run for the time being;
+  bool trying_ = false;      ///< right now the other state.
+  bool called_for_ = false;  ///< The trial, by what a look saw; else it is routine.
+  std::uint32_t looks_ = 0;  ///< Since the last trial.
   std::uint32_t patience_ = 1;
-  Seconds on_step_{};  ///< The last of each state.
+  std::uint32_t doubt_ = 1;  ///< So many looks are between a trial and one that a look calls for.
+  Seconds on_step_{};        ///< The last of each state.
   Seconds off_step_{};
   Seconds last_{};
   std::vector<double> steps_;

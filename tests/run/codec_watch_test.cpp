@@ -131,6 +131,50 @@ TEST(CodecWatch, BetweenTheTwoEverythingStaysAsItIs) {
       1);
 }
 
+TEST(CodecWatch, ANetworkThatGetsQuickerIsNoticedAtOnceHoweverManyTrialsWereInVain) {
+  // Codecs pay for 200 steps, so routine trials get rare; then steps without them are the shorter.
+  const Watched seen = watch(quick(), 260, [](std::uint32_t step, bool codecs) {
+    return step < 200 ? (codecs ? 1.0 : 2.0) : (codecs ? 3.0 : 0.5);
+  });
+  const auto gone = std::find_if(seen.switches.begin(), seen.switches.end(), [](const auto& one) {
+    return one.changed && !one.codecs;
+  });
+  ASSERT_NE(gone, seen.switches.end());
+  EXPECT_GE(gone - seen.switches.begin(), 3) << "trials in vain before";
+  // The look that saw a long step, and the trial.
+  EXPECT_LE(gone->step, 200U + 2 * 4 + 3);
+  EXPECT_FALSE(seen.encoded.back());
+}
+
+TEST(CodecWatch, ANetworkThatGetsSlowerBringsCodecsBackAtOnce) {
+  // Codecs lose for 130 steps, at 1.5 s to 1.0 s; then every step without them takes 4 s. The
+  // routine trials are after 105 and 204.
+  const Watched seen = watch(quick(), 180, [](std::uint32_t step, bool codecs) {
+    return codecs ? 1.5 : step < 130 ? 1.0 : 4.0;
+  });
+  const auto back = std::find_if(seen.switches.begin(), seen.switches.end(), [](const auto& one) {
+    return one.changed && one.codecs;
+  });
+  ASSERT_NE(back, seen.switches.end());
+  EXPECT_GE(back->step, 130U);
+  EXPECT_LE(back->step, 130U + 2 * 4 + 3);
+  EXPECT_TRUE(seen.encoded.back());
+}
+
+TEST(CodecWatch, StepsThatAreAllLongerCallForTrialsLessAndLessOften) {
+  // Every second look the whole machine is slower: each of them looks as if codecs lost.
+  const Watched seen = watch(quick(), 400, [](std::uint32_t step, bool codecs) {
+    const double load = (step / 4) % 2 == 0 ? 1.0 : 4.0;
+    return load * (codecs ? 1.0 : 1.25);
+  });
+  std::size_t in_vain = 0;
+  for (const CodecSwitch& one : seen.switches) {
+    in_vain += one.changed ? 0 : 1;
+  }
+  // A trial at most every third look of 4 steps, but for the first two.
+  EXPECT_LE(in_vain, 2U + 400 / 15);
+}
+
 TEST(CodecWatch, WhatCodecsHadNotSentTravelsWhenTheyGo) {
   // Sum of all results = sum of all gradients, but for what is not sent in the end.
   run_threads(2, test_options(), [](Communicator& communicator) {
