@@ -2,6 +2,7 @@
 #include "stretto/simulate/event_engine.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -144,6 +145,9 @@ class Simulator {
     Stream& stream = streams_[program_.exchanges[x].stream];
     stream.waiting.push_back(x);
     std::push_heap(stream.waiting.begin(), stream.waiting.end(), less());
+    if (on_wire_ != kNone && &stream == &streams_[program_.exchanges[on_wire_].stream]) {
+      overtake_with(x);
+    }
     start_next(stream);
   }
 
@@ -159,7 +163,21 @@ class Simulator {
     ++under_way_;
     wire_queue_.push_back(x);
     std::push_heap(wire_queue_.begin(), wire_queue_.end(), less());
+    overtake_with(x);
     feed_wire();
+  }
+
+  /// The wire is free after the present segment, if `x` is more urgent than what it carries.
+  void overtake_with(std::uint32_t x) {
+    if (on_wire_ == kNone || !less_urgent(on_wire_, x)) {
+      return;
+    }
+    const double segment = program_.exchanges[on_wire_].segment_s;
+    if (segment > 0.0) {
+      const double segments = std::floor((now_ - fed_) / segment) + 1.0;
+      carries_s_ = std::min(carries_s_, segments * segment);
+      wire_free_ = std::max(now_, fed_ + carries_s_);
+    }
   }
 
   void feed_wire() {
@@ -174,16 +192,22 @@ class Simulator {
       exchange.began = true;
       trace_.exchanges[on_wire_].began_s = now_;
     }
-    const double segment = program_.exchanges[on_wire_].segment_s;
-    segment_s_ = segment > 0.0 ? std::min(segment, exchange.left_s) : exchange.left_s;
-    wire_free_ = now_ + segment_s_;
+    // All that is left, not segment by segment: that would take an event for each, however small
+    // they are, and nothing can overtake before it is there (overtake_with).
+    fed_ = now_;
+    carries_s_ = exchange.left_s;
+    wire_free_ = now_ + carries_s_;
+    const Stream& stream = streams_[program_.exchanges[on_wire_].stream];
+    if (!stream.waiting.empty()) {
+      overtake_with(stream.waiting.front());
+    }
   }
 
-  void end_segment() {
+  void leave_wire() {
     ++trace_.events;
     const std::uint32_t x = on_wire_;
     ExchangeState& exchange = state_[x];
-    exchange.left_s -= segment_s_;
+    exchange.left_s -= carries_s_;
     on_wire_ = kNone;
     wire_free_ = kNever;
     const ExchangeTask& task = program_.exchanges[x];
@@ -244,7 +268,7 @@ class Simulator {
       arriving_.pop();
       arrive(x);
     } else if (wire_free_ == next) {
-      end_segment();
+      leave_wire();
     } else {
       worked_ = std::max(worked_, computing_.top().first);
       const std::uint32_t c = computing_.top().second;
@@ -267,7 +291,8 @@ class Simulator {
   std::vector<std::uint32_t> wire_queue_;
   std::uint32_t on_wire_ = kNone;
   double wire_free_ = kNever;
-  double segment_s_ = 0.0;
+  double fed_ = 0.0;        // when it began to carry what it carries,
+  double carries_s_ = 0.0;  // and for how long
   double now_ = 0.0;
   double worked_ = 0.0;
   std::uint64_t released_ = 0;

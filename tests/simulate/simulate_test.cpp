@@ -233,6 +233,24 @@ TEST(Simulate, UrgentSegmentsOvertake) {
   EXPECT_LE(urgent_took_ms(), 1.5 + 1.05);
 }
 
+TEST(Simulate, SegmentsThatNothingOvertakesAreNoEvents) {
+  SimulateOptions options;
+  options.schedule = Schedule::kPriority;
+  options.segment = Bytes(1);
+  for (const int streams : {1, 2, 0}) {
+    options.streams = streams;
+    const Simulation bytes =
+        simulate(small_profile(), some_costs(), plan_of(small_profile(), 1), options);
+    SimulateOptions whole = options;
+    whole.segment = Bytes(1 << 20);  // one of each exchange
+    const Simulation once =
+        simulate(small_profile(), some_costs(), plan_of(small_profile(), 1), whole);
+    // An exchange of a megabyte is no million events, but it can be overtaken after any byte.
+    EXPECT_LE(bytes.events, 4 * once.events) << streams;
+    EXPECT_LE(bytes.step, once.step + Seconds(1e-9)) << streams;
+  }
+}
+
 TEST(Simulate, AHundredThousandEqualRanksAreOne) {
   const StepProfile profile = small_profile();
   const Simulation few = simulate(profile, some_costs(4), plan_of(profile, 1));
