@@ -150,18 +150,37 @@ std::string block_of(const std::string& tensor) {
   return {};
 }
 
-/// One bucket per wrapped module, and one for what is left: FSDP2's groups.
-Plan wrapped_plan(const std::vector<TensorSpec>& tensors, std::string& container) {
+/// Of `layers.3` it is `layers`; of a number alone, and of no block, nothing.
+std::string container_of(const std::string& block) {
+  const std::size_t dot = block.rfind('.');
+  return dot == std::string::npos ? std::string() : block.substr(0, dot);
+}
+
+void add_once(std::vector<std::string>& names, const std::string& name) {
+  if (!name.empty() && std::find(names.begin(), names.end(), name) == names.end()) {
+    names.push_back(name);
+  }
+}
+
+/// One bucket per wrapped module, and one for each stretch between them: near to FSDP2's groups.
+struct WrappedPlan {
   Plan plan;
+  std::vector<std::string> blocks;      ///< With their number, in the order of the backward pass.
+  std::vector<std::string> containers;  ///< What holds them, in the order of the forward pass.
+  std::size_t between = 0;              ///< Buckets of no block.
+};
+
+WrappedPlan wrapped_plan(const std::vector<TensorSpec>& tensors) {
+  WrappedPlan wrapped;
+  Plan& plan = wrapped.plan;
   plan.origin = "one bucket per wrapped module";
   plan.tensors = tensors;
   std::array<std::int64_t, std::size(kAllDTypes)> at{};
   std::string open;
   for (const TensorSpec& tensor : tensors) {
     const std::string block = block_of(tensor.name);
-    if (!block.empty()) {
-      container = block.substr(0, block.rfind('.'));
-    }
+    add_once(wrapped.blocks, block);
+    add_once(wrapped.containers, container_of(block));
     const auto index = static_cast<std::size_t>(tensor.dtype);
     const std::int64_t begin = at[index];
     at[index] += tensor.elements();
@@ -172,22 +191,49 @@ Plan wrapped_plan(const std::vector<TensorSpec>& tensors, std::string& container
       plan.buckets.back().end = at[index];
     } else {
       plan.buckets.push_back({tensor.dtype, begin, at[index], 0, Algorithm::kAuto});
+      wrapped.between += block.empty() ? 1U : 0U;
     }
     open = block;
   }
-  return plan;
+  std::reverse(wrapped.containers.begin(), wrapped.containers.end());
+  return wrapped;
+}
+
+/// The Python list of all blocks: an index in it is how far ahead one may gather.
+std::string list_of_blocks(const WrappedPlan& wrapped) {
+  std::string lists;
+  if (wrapped.containers.size() == 1) {
+    lists = fmt::format("list(model.{})", wrapped.containers[0]);
+  } else {
+    lists = fmt::format("[*model.{}]", fmt::join(wrapped.containers, ", *model."));
+  }
+  // Numbers that are left out are modules without parameters (an activation), which are no groups.
+  for (const std::string& container : wrapped.containers) {
+    std::size_t blocks = 0;
+    std::size_t end = 0;
+    for (const std::string& block : wrapped.blocks) {
+      if (container_of(block) == container) {
+        ++blocks;
+        end = std::max<std::size_t>(end, std::stoul(block.substr(block.rfind('.') + 1)) + 1);
+      }
+    }
+    if (blocks < end) {
+      return fmt::format("[block for block in {} if any(True for _ in block.parameters())]", lists);
+    }
+  }
+  return lists;
 }
 
 Settings for_fsdp(Trial trial) {
-  std::string container;
-  const Plan wrapped = wrapped_plan(tensors_of(trial.profile), container);
+  const WrappedPlan wrapped = wrapped_plan(tensors_of(trial.profile));
+  const Plan& plan = wrapped.plan;
   trial.options.sharding = Sharding::kParameters;
   Settings settings;
   settings.step = Seconds(INFINITY);
   int prefetch = 1;
   for (int ahead = 1; ahead <= 4; ++ahead) {
     trial.options.prefetch = ahead;
-    const Seconds step = trial.step(wrapped);
+    const Seconds step = trial.step(plan);
     if (step < settings.step * (1.0 - 1e-6)) {
       settings.step = step;
       prefetch = ahead;
@@ -195,20 +241,33 @@ Settings for_fsdp(Trial trial) {
   }
   // Kept after forward, parameters are gathered once per step: what ZeRO-2 does at its end.
   trial.options.sharding = Sharding::kGradients;
-  const Seconds kept = trial.step(wrapped);
-  const std::string blocks = container.empty() ? "model.layers" : "model." + container;
-  settings.text = fmt::format(
-      "# {} of parameters in {} groups; predicted {} per step.\n"
-      "from torch.distributed.fsdp import fully_shard\n"
-      "blocks = list({})\n"
-      "for block in blocks:\n"
-      "    fully_shard(block, reshard_after_forward=True)\n"
-      "fully_shard(model)\n",
-      format(wrapped.bytes()),
-      wrapped.buckets.size(),
-      format(settings.step),
-      blocks);
-  if (prefetch > 1) {
+  const Seconds kept = trial.step(plan);
+  settings.text = fmt::format("# {} of parameters in {} group{}; predicted {} per step.\n",
+                              format(plan.bytes()),
+                              plan.buckets.size(),
+                              plan.buckets.size() == 1 ? "" : "s",
+                              format(settings.step));
+  if (wrapped.containers.empty()) {
+    settings.text +=
+        "# No name of a tensor has a numbered block (layers.3...), so none is wrapped by itself.\n"
+        "from torch.distributed.fsdp import fully_shard\n"
+        "fully_shard(model)\n";
+  } else {
+    if (wrapped.between > 1) {
+      settings.text += fmt::format(
+          "# {} of them are what lies before, between and behind the blocks; fully_shard(model) "
+          "makes one\n# group of these.\n",
+          wrapped.between);
+    }
+    settings.text += fmt::format(
+        "from torch.distributed.fsdp import fully_shard\n"
+        "blocks = {}\n"
+        "for block in blocks:\n"
+        "    fully_shard(block, reshard_after_forward=True)\n"
+        "fully_shard(model)\n",
+        list_of_blocks(wrapped));
+  }
+  if (prefetch > 1 && !wrapped.containers.empty()) {
     settings.text += fmt::format(
         "for i, block in enumerate(blocks):  # {0} ahead, forward and backward\n"
         "    block.set_modules_to_forward_prefetch(blocks[i + 1:i + {1}])\n"
@@ -218,8 +277,8 @@ Settings for_fsdp(Trial trial) {
   }
   settings.text += fmt::format(
       "# reshard_after_forward=False keeps the parameters, {} more per rank: predicted {}.\n",
-      format(Bytes(wrapped.bytes().count() / std::max(1, trial.costs.ranks) *
-                   (trial.costs.ranks - 1))),
+      format(
+          Bytes(plan.bytes().count() / std::max(1, trial.costs.ranks) * (trial.costs.ranks - 1))),
       format(kept));
   return settings;
 }

@@ -367,6 +367,33 @@ TEST(Settings, SayWhatTheySetAndKeepTheDefaultWhereItIsBest) {
             std::string::npos);
 }
 
+TEST(Settings, OfFsdpWrapTheGroupsThatArePredicted) {
+  const ExchangeCosts costs = costs_of(20, 12.0);
+  const auto text = [&](const StepProfile& profile) {
+    return settings_for(Framework::kFsdp, profile, costs, plan(profile, costs), {}).text;
+  };
+  // 16 blocks in four lists, in the order of the forward pass; the first convolution, the last
+  // layer.
+  const std::string resnet = text(model("resnet50"));
+  EXPECT_NE(resnet.find("blocks = [*model.layer1, *model.layer2, *model.layer3, *model.layer4]\n"),
+            std::string::npos)
+      << resnet;
+  EXPECT_NE(resnet.find("in 18 groups"), std::string::npos) << resnet;
+  EXPECT_NE(resnet.find("2 of them are what lies before"), std::string::npos) << resnet;
+  // Of a Sequential only what has parameters: the others would shift who gathers whom.
+  const std::string vgg = text(model("vgg16"));
+  EXPECT_NE(vgg.find("[block for block in [*model.features, *model.classifier] if any("),
+            std::string::npos)
+      << vgg;
+  // Without a numbered block there is nothing to wrap but the whole.
+  StepProfile flat = model("gpt2_124m");
+  for (ProfileTensor& tensor : flat.tensors) {
+    std::replace(tensor.name.begin(), tensor.name.end(), '.', '_');
+  }
+  EXPECT_EQ(text(flat).find("blocks ="), std::string::npos) << text(flat);
+  EXPECT_NE(text(flat).find("in 1 group;"), std::string::npos) << text(flat);
+}
+
 TEST(Settings, OfNcclWhatFollows) {
   const StepProfile profile = model("gpt2_124m");
   Machine machine = machine_from_preset("dgx-h100x4");
