@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "stretto/base/error.hpp"
@@ -137,8 +138,8 @@ CostLine recursive_halving_reduce_scatter(int ranks, LinkCost link) {
     return line(ranks, link, floor_lg(ranks), others(ranks), others(ranks));
   }
   double received = members - 1;
-  for (int share = 2; share <= members; share *= 2) {
-    received += std::ceil(static_cast<double>(extra) / share);
+  for (std::int64_t share = 2; share <= members; share *= 2) {
+    received += std::ceil(static_cast<double>(extra) / static_cast<double>(share));
   }
   received /= ranks;
   return line(ranks, link, floor_lg(ranks) + 2, 2 + received - 1.0 / ranks, 1 + received);
@@ -206,14 +207,19 @@ CostLine pairwise_all_to_all(int ranks, LinkCost link) {
   return line(ranks, link, ranks - 1.0, others(ranks), 0);
 }
 
+double bruck_parts(std::int64_t ranks, std::int64_t distance) {
+  // Of 0 .. ranks-1 those with this bit set: half of every whole run of twice the distance, and
+  // what the last run reaches beyond its first half.
+  const std::int64_t beyond = ranks % (2 * distance) - distance;
+  return static_cast<double>(ranks / (2 * distance) * distance + std::max<std::int64_t>(beyond, 0));
+}
+
 CostLine bruck_all_to_all(int ranks, LinkCost link) {
-  int sent = 0;  // parts
-  for (int bit = 1; bit < ranks; bit *= 2) {
-    for (int part = 1; part < ranks; ++part) {
-      sent += (part & bit) != 0 ? 1 : 0;
-    }
+  double sent = 0;  // parts
+  for (std::int64_t bit = 1; bit < ranks; bit *= 2) {
+    sent += bruck_parts(ranks, bit);
   }
-  return line(ranks, link, ceil_lg(ranks), static_cast<double>(sent) / ranks, 0);
+  return line(ranks, link, ceil_lg(ranks), sent / ranks, 0);
 }
 
 Seconds pairwise_all_to_all(std::span<const std::vector<Bytes>> sent, LinkCost link) {

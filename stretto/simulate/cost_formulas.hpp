@@ -103,6 +103,9 @@ namespace cost {
 [[nodiscard]] CostLine direct_all_to_all(int ranks, LinkCost link);
 /// P-1 rounds with another partner each: (P-1)a + (P-1)/P nb.
 [[nodiscard]] CostLine pairwise_all_to_all(int ranks, LinkCost link);
+/// How many of 1 .. ranks-1 have the bit `distance` set, a power of two below `ranks`: the parts
+/// that a round of Bruck's all-to-all moves.
+[[nodiscard]] double bruck_parts(std::int64_t ranks, std::int64_t distance);
 /// Rounds k = 0 .. ceil(lg P) - 1 of a + b n/P times the numbers below P that have bit k: lg P (a +
 /// nb/2) for a power of two. Bruck et al. 1997, doi:10.1109/71.642949.
 [[nodiscard]] CostLine bruck_all_to_all(int ranks, LinkCost link);

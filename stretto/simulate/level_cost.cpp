@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstdint>
 
 namespace stretto::detail {
 namespace {
@@ -215,10 +216,11 @@ CostLine leader(Levels levels) {
 /// Rounds with the ranks 1, 2, 4.. further on, and as many parts: the far ones carry most.
 CostLine bruck_all_gather(Levels levels) {
   CostLine sum;
-  const int ranks = static_cast<int>(rank_count(levels));
-  for (int distance = 1; distance < ranks; distance *= 2) {
+  const auto ranks = static_cast<std::int64_t>(rank_count(levels));
+  for (std::int64_t distance = 1; distance < ranks; distance *= 2) {
     sum.latency += highest_latency(levels);
-    sum.seconds_per_byte += static_cast<double>(std::min(distance, ranks - distance)) / ranks *
+    sum.seconds_per_byte += static_cast<double>(std::min(distance, ranks - distance)) /
+                            static_cast<double>(ranks) *
                             slowest(levels, [distance](const CostLevel& level) {
                               return std::min(static_cast<double>(distance), level.inside);
                             });
@@ -229,17 +231,13 @@ CostLine bruck_all_gather(Levels levels) {
 /// Rounds with the ranks 1, 2, 4.. further on; each part goes in the rounds of its distance's bits.
 CostLine bruck_all_to_all(Levels levels) {
   CostLine sum;
-  const int ranks = static_cast<int>(rank_count(levels));
-  for (int distance = 1; distance < ranks; distance *= 2) {
-    int parts = 0;
-    for (int part = 1; part < ranks; ++part) {
-      parts += (part & distance) != 0 ? 1 : 0;
-    }
+  const auto ranks = static_cast<std::int64_t>(rank_count(levels));
+  for (std::int64_t distance = 1; distance < ranks; distance *= 2) {
     sum.latency += highest_latency(levels);
-    sum.seconds_per_byte +=
-        static_cast<double>(parts) / ranks * slowest(levels, [distance](const CostLevel& level) {
-          return std::min(static_cast<double>(distance), level.inside);
-        });
+    sum.seconds_per_byte += cost::bruck_parts(ranks, distance) / static_cast<double>(ranks) *
+                            slowest(levels, [distance](const CostLevel& level) {
+                              return std::min(static_cast<double>(distance), level.inside);
+                            });
   }
   return sum;
 }
