@@ -109,6 +109,26 @@ void refuse_other_forms(const std::string& path) {
   }
 }
 
+/// A note where a step has more bytes than the largest exchange that was measured on the machine.
+std::string beyond_measured(const Machine& machine, Bytes step) {
+  Bytes most(0);
+  for (const CollectiveCurve& curve : machine.curves) {
+    if (curve.collective == Collective::kAllReduce && curve.ranks == machine.ranks() &&
+        !curve.points.empty()) {
+      most = std::max(most, curve.points.back().size);
+    }
+  }
+  return most == Bytes(0) || most >= step
+             ? ""
+             : fmt::format(
+                   "note: all_reduce was measured up to {}; larger exchanges, of the {} of a step, "
+                   "are taken straight on from there. stretto measure all_reduce -e {} goes as "
+                   "far\n",
+                   format(most),
+                   format(step),
+                   step.count());
+}
+
 }  // namespace
 
 Machine with_ranks(const Machine& machine, int ranks) {
@@ -204,6 +224,7 @@ void PlanInput::add_to(CLI::App& app) {
   app.add_option(
          "--rank-speed", rank_speed, "RANK=X: it computes X times as quick (again for more)")
       ->take_all()
+      ->allow_extra_args(false)  // one each time: what follows is an argument
       ->type_name("R=X");
 }
 
@@ -369,6 +390,9 @@ PlanInput::Loaded PlanInput::load(bool quiet) const {
   }
   loaded.profile = scaled(loaded.profile, 1.0 / compute_speed);
   if (loaded.machine) {
+    if (!quiet) {
+      std::fputs(beyond_measured(*loaded.machine, loaded.profile.bytes()).c_str(), stderr);
+    }
     loaded.costs = costs_on(*loaded.machine, chosen, loaded.profile);
     loaded.costs_basis = fmt::format("{} ({}{}{})",
                                      loaded.machine->name,

@@ -43,7 +43,8 @@ Seconds on_curve(std::span<const CurvePoint> points, Bytes size) {
     return static_cast<double>(a.count()) / static_cast<double>(b.count());
   };
   if (above == points.end()) {
-    return below.time * ratio(size, below.size);
+    return below.time + Seconds(seconds_per_byte_beyond(points) *
+                                static_cast<double>((size - below.size).count()));
   }
   const double part = std::log(ratio(size, below.size)) / std::log(ratio(above->size, below.size));
   return below.time * std::pow(above->time / below.time, part);

@@ -17,10 +17,11 @@ namespace stretto {
 ///
 /// A curve of the machine for this collective and number of ranks comes first: that of the
 /// algorithm, else that of kAuto. Between its points it is straight in log(size) and log(time),
-/// below the first it is that time, above the last that time per byte; what was measured may fall
-/// with the size, and so does this. Without a curve the formulas hold: on one level those of
-/// cost_formulas.hpp, on several the ones in docs/costs.md. kAuto takes the cheapest that applies,
-/// kDirect left out: only Stretto's own communicators run it, and it must be asked for.
+/// below the first it is that time, above the last it goes on by seconds_per_byte_beyond(); what
+/// was measured may fall with the size, and so does this. Without a curve the formulas hold: on one
+/// level those of cost_formulas.hpp, on several the ones in docs/costs.md. kAuto takes the cheapest
+/// that applies, kDirect left out: only Stretto's own communicators run it, and it must be asked
+/// for.
 ///
 /// kDirect, kRing and so on are *flat*: ranks in order, ignorant of levels. kHierarchical is
 /// reduce_scatter inside, all_reduce of the n/g between, all_gather inside, by rings, through any

@@ -38,6 +38,18 @@ std::vector<std::pair<double, double>> lower_hull(
 
 }  // namespace
 
+double seconds_per_byte_beyond(std::span<const CurvePoint> points) noexcept {
+  const CurvePoint& last = points.back();
+  const auto half = std::upper_bound(
+      points.begin(), points.end(), last.size, [](Bytes size, const CurvePoint& point) {
+        return size.count() < 2 * point.size.count();
+      });
+  const CurvePoint& before = half == points.begin() ? points.front() : *(half - 1);
+  return last.time > before.time ? (last.time - before.time).count() /
+                                       static_cast<double>((last.size - before.size).count())
+                                 : last.time.count() / static_cast<double>(last.size.count());
+}
+
 ExchangeTime::ExchangeTime(std::vector<CostLine> lines) : lines_(std::move(lines)) {
   if (lines_.empty()) {
     throw Error(ErrorCode::kInvalidArgument,
@@ -88,6 +100,11 @@ ExchangeTime::ExchangeTime(std::span<const CurvePoint> points) {
   for (std::size_t i = log_time_.size() - 1; i-- > 0;) {
     log_time_[i] = std::min(log_time_[i], log_time_[i + 1]);
   }
+  std::vector<CurvePoint> rising(points.begin(), points.end());
+  for (std::size_t i = 0; i + 1 < rising.size(); ++i) {
+    rising[i].time = Seconds(std::exp(log_time_[i]));
+  }
+  beyond_ = seconds_per_byte_beyond(rising);
 }
 
 Seconds ExchangeTime::operator()(Bytes size) const noexcept {
@@ -103,7 +120,8 @@ Seconds ExchangeTime::operator()(Bytes size) const noexcept {
     return Seconds(std::exp(log_time_.front()));
   }
   if (above == log_size_.end()) {
-    return Seconds(std::exp(log_time_.back() + x - log_size_.back()));
+    const double more = static_cast<double>(size.count()) - std::exp(log_size_.back());
+    return Seconds(std::exp(log_time_.back()) + beyond_ * more);
   }
   const auto i = static_cast<std::size_t>(above - log_size_.begin());
   const double part = (x - log_size_[i - 1]) / (log_size_[i] - log_size_[i - 1]);
@@ -152,11 +170,14 @@ std::vector<CostLine> ExchangeTime::lower_lines(Bytes most) const {
   const double end = std::max(std::exp(log_size_.front()), static_cast<double>(most.count()));
   points.emplace_back(0.0, std::exp(log_time_.front()));
   for (std::size_t i = 0; i < log_size_.size() && std::exp(log_size_[i]) < end; ++i) {
-    const bool last = i + 1 == log_size_.size();
     const double x0 = log_size_[i];
-    const double x1 = last ? std::log(end) : std::min(log_size_[i + 1], std::log(end));
-    const double slope = last ? 1.0 : (log_time_[i + 1] - log_time_[i]) / (log_size_[i + 1] - x0);
     points.emplace_back(std::exp(x0), std::exp(log_time_[i]));
+    if (i + 1 == log_size_.size()) {
+      points.emplace_back(end, std::exp(log_time_[i]) + beyond_ * (end - std::exp(x0)));
+      break;
+    }
+    const double x1 = std::min(log_size_[i + 1], std::log(end));
+    const double slope = (log_time_[i + 1] - log_time_[i]) / (log_size_[i + 1] - x0);
     if (slope > 1.0) {
       // The tangent at the middle of a step lies below the curve on all of it.
       const int steps = 8;
@@ -209,6 +230,7 @@ ExchangeTime ExchangeTime::scaled(double latency, double seconds_per_byte) const
     for (double& time : result.log_time_) {
       time = std::log(fixed * latency + (std::exp(time) - fixed) * seconds_per_byte);
     }
+    result.beyond_ *= seconds_per_byte;
   }
   return result;
 }

@@ -20,6 +20,12 @@ struct CostLine {
   }
 };
 
+/// What a byte takes beyond the last of some measured points: as from the last point that has at
+/// most half of its size (else the first) to the last. Where that is not above zero, as with one
+/// point alone, the last point's time per byte: nothing says how much of it is latency. `points`
+/// are at least one, with increasing sizes and times above zero.
+[[nodiscard]] double seconds_per_byte_beyond(std::span<const CurvePoint> points) noexcept;
+
 /// How long one exchange of n bytes keeps its stream busy, for n > 0; 0 for n = 0.
 ///
 /// Either the cheapest of some lines, one per algorithm, for which plan() is exact in linear time;
@@ -31,9 +37,9 @@ class ExchangeTime {
   /// @throws Error kInvalidArgument: no line, or one with a negative or infinite number.
   explicit ExchangeTime(std::vector<CostLine> lines);
   /// Measured points, ends included: between two of them straight in log(size), log(time); below
-  /// the first its time; above the last its time per byte. A point that is quicker than a smaller
-  /// one is the time of the smaller sizes too (one could always pad), so that more bytes never take
-  /// less time.
+  /// the first its time; above the last straight on by seconds_per_byte_beyond(). A point that is
+  /// quicker than a smaller one is the time of the smaller sizes too (one could always pad), so
+  /// that more bytes never take less time.
   /// @throws Error kInvalidArgument: no point, sizes that do not increase, times not above zero.
   explicit ExchangeTime(std::span<const CurvePoint> points);
 
@@ -57,6 +63,7 @@ class ExchangeTime {
   std::vector<CostLine> lines_;
   std::vector<double> log_size_;  // of a curve
   std::vector<double> log_time_;
+  double beyond_ = 0.0;  // s per byte above the last of them
 };
 
 }  // namespace stretto

@@ -60,6 +60,34 @@ TEST(CostFormulas, AllToAll) {
   expect_line(cost::pairwise_all_to_all(4, kLink), 3, 0.75);
   expect_line(cost::bruck_all_to_all(5, kLink), 3, 1.0);  // parts 1 and 3, 2 and 3, 4
   expect_line(cost::bruck_all_to_all(8, kLink), 3, 1.5);
+  for (std::int64_t ranks = 2; ranks < 70; ++ranks) {
+    for (std::int64_t bit = 1; bit < ranks; bit *= 2) {
+      int with_bit = 0;
+      for (std::int64_t part = 1; part < ranks; ++part) {
+        with_bit += (part & bit) != 0 ? 1 : 0;
+      }
+      EXPECT_EQ(cost::bruck_parts(ranks, bit), with_bit) << ranks << " ranks, bit " << bit;
+    }
+  }
+}
+
+TEST(CostFormulas, AsManyRanksAsAnIntHolds) {
+  // More than 2^30: a power of two of an int would overflow, and rounds never end.
+  constexpr int kRanks = (1 << 30) + 1;
+  EXPECT_NEAR(cost::bruck_all_to_all(kRanks, kLink).latency / kLink.latency, 31, 1e-6);
+  EXPECT_NEAR(
+      cost::recursive_halving_reduce_scatter(kRanks, kLink).latency / kLink.latency, 32, 1e-6);
+  const Machine machine = machine_from_spec("1073741825@100GB/s,1us");
+  for (const Collective collective : {Collective::kAllReduce,
+                                      Collective::kReduceScatter,
+                                      Collective::kAllGather,
+                                      Collective::kAllToAll}) {
+    const std::vector<AlgorithmCost> costs =
+        compare_algorithms(machine, collective, Bytes(1 << 20));
+    EXPECT_TRUE(std::all_of(costs.begin(), costs.end(), [](const AlgorithmCost& cost) {
+      return std::isfinite(cost.time.count()) && cost.time > Seconds(0);
+    })) << to_string(collective);
+  }
 }
 
 TEST(CostFormulas, ParameterServers) {
@@ -407,6 +435,27 @@ TEST(ExchangeTimeOf, LinesWhereAffineElseACurve) {
       exchange_time(measured_machine(), Collective::kAllReduce, Algorithm::kAuto, most);
   EXPECT_TRUE(curve.lines().empty());
   EXPECT_NEAR(curve(Bytes(400)).count(), 20e-6, 1e-12);
+  // A measured line goes on as it was, whatever a byte took with the latency in it.
+  Machine line = machine_from_spec("8@100GB/s,1us");
+  line.curves = {{Collective::kAllReduce, Algorithm::kAuto, 8, {}}};
+  for (std::int64_t size = 1024; size <= 131'072; size *= 2) {
+    line.curves[0].points.push_back(
+        {Bytes(size), Seconds(20e-6 + 1e-10 * static_cast<double>(size))});
+  }
+  const ExchangeTime beyond = exchange_time(line, Collective::kAllReduce, Algorithm::kAuto, most);
+  for (const std::int64_t size : {131'073, 1'000'000, 100'000'000}) {
+    const double expected = 20e-6 + 1e-10 * static_cast<double>(size);
+    EXPECT_NEAR(beyond(Bytes(size)).count() / expected, 1.0, 1e-9) << size;
+    EXPECT_NEAR(
+        seconds(line, Collective::kAllReduce, Algorithm::kAuto, Bytes(size)) / expected, 1.0, 1e-9);
+    for (const CostLine& below : beyond.lower_lines(Bytes(size))) {
+      EXPECT_LE(below(Bytes(size)).count(), expected * (1 + 1e-9)) << size;
+    }
+  }
+  EXPECT_NEAR(beyond.scaled(1, 2)(Bytes(100'000'000)).count(), 20e-6 + 2e-10 * 1e8, 1e-6);
+  // One point says nothing of latency: its time per byte.
+  line.curves[0].points = {{Bytes(100), Seconds(10e-6)}};
+  EXPECT_NEAR(seconds(line, Collective::kAllReduce, Algorithm::kAuto, Bytes(1000)), 100e-6, 1e-12);
   // One measured algorithm among formulas: the cheaper of both at each size.
   Machine mixed = measured_machine();
   std::erase_if(mixed.curves,
