@@ -293,6 +293,11 @@ CollectiveCurve curve_of(std::span<const NcclTestRow> rows, std::string_view whe
     }
   }
   for (const auto& [size, row] : by_size) {
+    if (row->wrong > 0) {
+      refuse("what was measured computed wrong sums",
+             std::to_string(row->wrong) + " wrong elements at " + format(Bytes(size)),
+             "none: times of a network that does not work are no machine");
+    }
     curve.points.push_back({Bytes(size), row->time});
   }
   if (curve.points.empty()) {

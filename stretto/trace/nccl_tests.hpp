@@ -40,8 +40,9 @@ struct NcclTestRow {
 
 /// The rows as a curve of a Machine, of one type: fp32 where there are rows of it, else that of the
 /// first row. Of a size that was measured several times the first in place counts, else the first.
-/// @throws Error kInvalidArgument: no row, a program that is no collective, or a file that does not
-///         say how many ranks ran.
+/// @throws Error kInvalidArgument: no row, a program that is no collective, a file that does not
+/// say
+///         how many ranks ran, or wrong elements in a row that counts.
 [[nodiscard]] CollectiveCurve curve_of(std::span<const NcclTestRow> rows, std::string_view where);
 
 }  // namespace stretto

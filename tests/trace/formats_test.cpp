@@ -683,6 +683,8 @@ TEST_F(NcclTests, WhatIsNoCurveIsRefused) {
   refused(rows, "all_reduce_perf");
   rows[0] = rows[1];
   rows.resize(1);
+  rows[0].wrong = 5;
+  refused(rows, "5 wrong elements at 16 B");
   rows[0].time = Seconds(0);
   refused(rows, "above zero");
 }
