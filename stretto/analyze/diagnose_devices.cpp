@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <set>
-#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -14,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "stretto/analyze/diagnose_case.hpp"
+#include "stretto/analyze/telling_words.hpp"
 #include "stretto/base/text.hpp"
 
 namespace stretto::detail {
@@ -27,50 +26,6 @@ constexpr double kCopies = 0.02;         // of the step copies buckets
 constexpr double kUnknownStream = 0.05;  // of the span, on a stream with nothing but one kernel
 constexpr double kMovesData = 0.50;      // of the compute, in kernels that move data
 constexpr double kUnknownKernel = 0.05;  // of the span, kernels named like an exchange
-
-/// In any case of letters.
-bool contains_one_of(std::string_view name, std::span<const std::string_view> words) {
-  std::string lower(name);
-  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) {
-    return static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
-  });
-  return std::any_of(words.begin(), words.end(), [&](std::string_view word) {
-    return lower.find(word) != std::string::npos;
-  });
-}
-
-/// Whether somebody's own communication could be called that.
-bool sounds_like_exchange(std::string_view name) {
-  constexpr std::array<std::string_view, 9> kWords = {"exchange",
-                                                      "allreduce",
-                                                      "all_reduce",
-                                                      "allgather",
-                                                      "all_gather",
-                                                      "reduce_scatter",
-                                                      "reducescatter",
-                                                      "alltoall",
-                                                      "all_to_all"};
-  return contains_one_of(name, kWords);
-}
-
-/// Names of PyTorch's, cuDNN's and Triton's kernels that do little but read and write.
-bool moves_data(std::string_view name) {
-  constexpr std::array<std::string_view, 14> kWords = {"elementwise",
-                                                       "reduce_kernel",
-                                                       "layer_norm",
-                                                       "layernorm",
-                                                       "rms_norm",
-                                                       "batch_norm",
-                                                       "bn_fw",
-                                                       "bn_bw",
-                                                       "softmax",
-                                                       "dropout",
-                                                       "multi_tensor_apply",
-                                                       "embedding",
-                                                       "triton_poi",
-                                                       "triton_red"};
-  return contains_one_of(name, kWords);
-}
 
 }  // namespace
 
@@ -246,7 +201,7 @@ void look_at_unknown_kernels(Case& of) {
   for (const auto& [name, sum_ns] : total_ns) {
     const double share =
         span_ns == 0 ? 0.0 : static_cast<double>(sum_ns) / static_cast<double>(span_ns);
-    if (share < kUnknownKernel || !sounds_like_exchange(of.timeline.names[name])) {
+    if (share < kUnknownKernel || telling_word(of.timeline.names[name], kExchangeWords).empty()) {
       continue;
     }
     of.say({"unknown_kernel",
@@ -270,7 +225,7 @@ void look_at_memory_bound(Case& of) {
   }
   std::int64_t moving_ns = 0;
   for (const auto& [name, sum_ns] : total_ns) {
-    moving_ns += moves_data(of.timeline.names[name]) ? sum_ns : 0;
+    moving_ns += telling_word(of.timeline.names[name], kMovingWords).empty() ? 0 : sum_ns;
   }
   if (compute_ns == 0 ||
       static_cast<double>(moving_ns) <= kMovesData * static_cast<double>(compute_ns)) {

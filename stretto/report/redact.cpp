@@ -7,6 +7,10 @@
 #include <string_view>
 #include <vector>
 
+#include "stretto/analyze/telling_words.hpp"
+#include "stretto/base/error.hpp"
+#include "stretto/data/codec_records.hpp"
+
 namespace stretto {
 namespace {
 
@@ -37,6 +41,21 @@ bool is_common(std::string_view name) {
   for (const std::string_view library : kLibraries) {
     if (name.starts_with(library)) {
       return all_of_chars(name.substr(library.size()), kWordCharacters);
+    }
+  }
+  return false;
+}
+
+/// `encode int8`: by its name the analysis knows which codec was at work.
+bool names_codec(std::string_view name) {
+  for (const std::string_view stage : {kEncodeRecord, kDecodeRecord}) {
+    if (const auto codec = codec_of_record(name, stage)) {
+      try {
+        (void)parse_codec(*codec);
+        return true;
+      } catch (const Error&) {
+        return false;
+      }
     }
   }
   return false;
@@ -78,6 +97,19 @@ std::string Redactor::replaced(std::string_view kind, std::string_view name) {
   return known;
 }
 
+/// A kernel keeps the words by which it is judged.
+std::string Redactor::replaced_kernel(std::string_view name) {
+  std::string kernel = replaced("kernel", name);
+  std::string words;
+  for (const std::string_view word : {detail::telling_word(name, detail::kExchangeWords),
+                                      detail::telling_word(name, detail::kMovingWords)}) {
+    if (!word.empty()) {
+      words += (words.empty() ? "" : ", ") + std::string(word);
+    }
+  }
+  return words.empty() ? kernel : kernel + " (" + words + ")";
+}
+
 /// A range of FSDP keeps its form, from which the analysis takes the module.
 std::string Redactor::replaced_range(std::string_view name) {
   constexpr std::string_view kFsdp1 = "FullyShardedDataParallel.";
@@ -115,9 +147,10 @@ Timeline Redactor::operator()(Timeline timeline) {
     }
     done[id] = true;
     const std::string& name = names[id];
-    timeline.names[id] = is_common(name)   ? name
-                         : kind == "range" ? replaced_range(name)
-                                           : replaced(kind, name);
+    timeline.names[id] = is_common(name) || names_codec(name) ? name
+                         : kind == "range"                    ? replaced_range(name)
+                         : kind == "kernel"                   ? replaced_kernel(name)
+                                                              : replaced(kind, name);
   };
   for (const CollectiveCall& call : timeline.calls) {
     replace(call.group, "group");

@@ -121,6 +121,70 @@ TEST(Redactor, KeepsNoNameAndIsConsistent) {
   EXPECT_EQ(to_json(redact(std::move(machine))).find("secret"), std::string::npos);
 }
 
+/// What the analysis says, without words that hold names.
+json numbers_of(const Timeline& timeline) {
+  const Explanation explanation = explain(timeline);
+  json diagnoses = json::array();
+  for (const Diagnosis& diagnosis : explanation.diagnoses) {
+    diagnoses.push_back(diagnosis.id);
+  }
+  json codecs = json::array();
+  for (const CodecSummary& codec : explanation.summary->codecs) {
+    codecs.push_back({codec.codec, codec.encode.count(), codec.decode.count()});
+  }
+  return {{"diagnoses", diagnoses},
+          {"codecs", codecs},
+          {"exposed", explanation.summary->exposed.count()},
+          {"compute", explanation.summary->compute.count()},
+          {"buckets", explanation.summary->buckets.size()}};
+}
+
+TEST(Redactor, ChangesNothingThatIsSaidButNames) {
+  // Kernels that move data and one that sounds like an exchange, beside what a codec did.
+  Timeline timeline = one_step("secret.layer");
+  const auto add =
+      [&](std::string_view name, RecordKind kind, Lane lane, std::int64_t begin, std::int64_t end) {
+        Record record;
+        record.name = timeline.name_id(name);
+        record.kind = kind;
+        record.lane = lane;
+        record.rank = 0;
+        record.step = timeline.records.front().step;
+        record.bucket = 0;
+        if (kind == RecordKind::kCompute) {
+          record.device = 0;
+          record.stream = 7;
+        }
+        record.begin_ns = timeline.records.front().begin_ns + begin;
+        record.end_ns = timeline.records.front().begin_ns + end;
+        timeline.records.push_back(record);
+      };
+  for (std::int64_t i = 0; i < 40; ++i) {
+    add("secret_vectorized_elementwise_kernel",
+        RecordKind::kCompute,
+        Lane::kCompute,
+        1000 * i,
+        1000 * i + 700);
+    add("secret_my_allreduce",
+        RecordKind::kCompute,
+        Lane::kCompute,
+        1000 * i + 700,
+        1000 * i + 1000);
+  }
+  add("encode int8", RecordKind::kAnnotation, Lane::kCommunication, 100, 300);
+  add("decode int8", RecordKind::kAnnotation, Lane::kCommunication, 400, 500);
+  add("encode secret", RecordKind::kAnnotation, Lane::kCommunication, 600, 700);
+  Redactor redact;
+  const Timeline without = redact(timeline);
+  EXPECT_EQ(to_json(without).find("secret"), std::string::npos);
+  const json numbers = numbers_of(timeline);
+  EXPECT_EQ(numbers, numbers_of(without));
+  EXPECT_FALSE(numbers["codecs"].empty());
+  EXPECT_NE(numbers["diagnoses"].dump().find("unknown_kernel"), std::string::npos) << numbers;
+  EXPECT_NE(numbers["diagnoses"].dump().find("memory_bandwidth_bound"), std::string::npos)
+      << numbers;
+}
+
 TEST(HtmlReport, WithoutAViewerSaysWhatToDo) {
   if (has_viewer()) {
     GTEST_SKIP() << "this build has the viewer";
