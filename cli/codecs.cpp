@@ -107,6 +107,7 @@ void CompressFlags::add_to(CLI::App& app, const std::string& help) {
   app.add_option(
          "--compress-except", exact, "Tensors whose buckets are not encoded; * stands for anything")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->type_name("NAME");
   app.add_option("--compress-min",
                  least_bytes,

@@ -367,6 +367,7 @@ Action add_diff(CLI::App& app) {
                  flags->fail_if,
                  "Exit with 4 if this holds: KEY>+5% (a change) or KEY>0.02 (may be given again)")
       ->take_all()
+      ->allow_extra_args(false)  // one each time: what follows is an argument
       ->type_name("CONDITION");
   app.add_flag("--json", flags->json, "One JSON document on stdout");
   return [flags](const Context& context) { return run_diff(*flags, context); };

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <map>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -100,6 +103,48 @@ void check_rest(const CLI::App& command) {
              fmt::format("See stretto {}{}--help", command, command.empty() ? "" : " "));
 }
 
+/// Results must not replace what they were made from, nor each other. `tune --log` goes on with a
+/// file, and `measure -o` puts more into a machine: those are both.
+void check_outputs(const CLI::App& command) {
+  constexpr std::array<std::string_view, 4> kOutputs = {
+      "--output", "--save-plan", "--timeline", "--prometheus"};
+  struct Named {
+    std::string flag;
+    std::string file;
+  };
+  std::vector<Named> outputs;
+  std::vector<Named> inputs;
+  for (const CLI::Option* option : command.get_options()) {
+    const bool is_output =
+        std::find(kOutputs.begin(), kOutputs.end(), option->get_name()) != kOutputs.end();
+    for (const std::string& value : option->results()) {
+      (is_output ? outputs : inputs).push_back({option->get_name(), value});
+    }
+  }
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const auto same_file = [&](const Named& other) {
+      std::error_code failed;  // what is no file is not the same file
+      return std::filesystem::is_regular_file(outputs[i].file, failed) &&
+             std::filesystem::equivalent(outputs[i].file, other.file, failed);
+    };
+    const auto end = outputs.begin() + static_cast<std::ptrdiff_t>(i);
+    const auto input = std::find_if(inputs.begin(), inputs.end(), same_file);
+    const auto output = std::find_if(outputs.begin(), end, [&](const Named& other) {
+      return other.file == outputs[i].file || same_file(other);
+    });
+    if (input != inputs.end() || output != end) {
+      const Named& other = input != inputs.end() ? *input : *output;
+      throw Error(ErrorCode::kInvalidArgument,
+                  {input != inputs.end() ? "the result would replace what it is made from"
+                                         : "two results cannot go into one file",
+                   outputs[i].flag + " " + outputs[i].file,
+                   fmt::format("the file of {}", other.flag),
+                   "another file",
+                   ""});
+    }
+  }
+}
+
 int run(Context context) {
   CLI::App app("Stretto hides gradient communication behind compute", "stretto");
   app.footer(
@@ -140,6 +185,7 @@ int run(Context context) {
     check_command({});
   }
   check_rest(*parsed[0]);
+  check_outputs(*parsed[0]);
   const std::string name = parsed[0]->get_name();
   if (!context.program.empty() && name != "run" && name != "tune" && name != "doctor") {
     fail_usage("only 'run', 'tune' and 'doctor --nccl-dump' start a program",

@@ -103,35 +103,52 @@ void write_stdout(std::string_view text) {
 }
 
 void write_file(const std::filesystem::path& path, std::string_view content) {
-  errno = 0;
-  std::ofstream out(path, std::ios::binary | std::ios::trunc);
-  out.write(content.data(), static_cast<std::streamsize>(content.size()));
-  out.close();
-  if (!out) {
+  namespace fs = std::filesystem;
+  const auto refuse = [&path](const std::string& why) {
     throw Error(ErrorCode::kUnavailable,
                 {"a file cannot be written",
                  path.string(),
-                 reason(),
+                 why,
                  "a place where files can be made",
                  "Check that the directory exists, is yours, and has room"});
-  }
-}
-
-void replace_file(const std::filesystem::path& path, std::string_view content) {
-  // Beside it: a rename from another file system would copy.
-  const std::filesystem::path fresh = path.string() + fmt::format(".{}.tmp", getpid());
-  write_file(fresh, content);
+  };
+  const auto written = [content](const fs::path& file) {
+    errno = 0;
+    std::ofstream out(file, std::ios::binary | std::ios::trunc);
+    out.write(content.data(), static_cast<std::streamsize>(content.size()));
+    out.close();
+    return static_cast<bool>(out);
+  };
   std::error_code failed;
-  std::filesystem::rename(fresh, path, failed);
+  const fs::file_status status = fs::status(path, failed);
+  const bool fresh_is_possible = !fs::exists(status) || fs::is_regular_file(status);
+  // Beside it: a rename from another file system would copy. Through a link: it stays one.
+  const fs::path target =
+      fs::is_symlink(fs::symlink_status(path, failed)) ? fs::weakly_canonical(path, failed) : path;
+  const fs::path fresh = target.string() + fmt::format(".{}.tmp", getpid());
+  if (!fresh_is_possible || target.empty()) {
+    if (!written(path)) {
+      refuse(reason());
+    }
+    return;
+  }
+  if (!written(fresh)) {
+    const int error = errno;
+    fs::remove(fresh, failed);
+    // A file of one's own where no other can be made.
+    if (error == EACCES && fs::exists(status) && written(path)) {
+      return;
+    }
+    refuse(std::error_code(error, std::generic_category()).message());
+  }
+  if (fs::exists(status)) {
+    fs::permissions(fresh, status.permissions(), failed);
+  }
+  fs::rename(fresh, target, failed);
   if (failed) {
-    std::error_code ignored;
-    std::filesystem::remove(fresh, ignored);
-    throw Error(ErrorCode::kUnavailable,
-                {"a file cannot be written",
-                 path.string(),
-                 failed.message(),
-                 "a place where files can be made",
-                 "Check that it is no directory, and is yours"});
+    const std::string why = failed.message();
+    fs::remove(fresh, failed);
+    refuse(why);
   }
 }
 

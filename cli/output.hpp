@@ -31,11 +31,10 @@ namespace stretto::cli {
 /// Writes all of `text` to stdout. A reader that has gone (`| head`) is not an error.
 /// @throws Error kUnavailable when it cannot be written.
 void write_stdout(std::string_view text);
+/// All of it or nothing: who reads the file, also after this failed, sees all of the old or all of
+/// the new content. A pipe or a device is written to.
 /// @throws Error kUnavailable naming the file.
 void write_file(const std::filesystem::path& path, std::string_view content);
-/// The same, so that who reads the file sees all of the old or all of the new content.
-/// @throws Error as write_file().
-void replace_file(const std::filesystem::path& path, std::string_view content);
 /// @throws Error kInvalidArgument naming the flag or argument that named the file.
 [[nodiscard]] std::string read_file(const std::filesystem::path& path, std::string_view named_by);
 

@@ -543,6 +543,7 @@ Action add_plan(CLI::App& app) {
   app.add_flag("--sweep", flags->sweep, "Step over bucket size, with the rules of thumb marked");
   app.add_option("--ranks", flags->ranks, "Scaling: the best step for each number, per algorithm")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->check(whole_number_from(1, 1 << 24))
       ->type_name("N,N");
   app.add_option("--emit",

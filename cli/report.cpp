@@ -141,7 +141,7 @@ int run_report(ReportFlags flags, const Context& context) {
   const Report report = read(flags, context);
   std::string written;
   if (!flags.prometheus.empty()) {
-    replace_file(flags.prometheus, prometheus_text(report));
+    write_file(flags.prometheus, prometheus_text(report));
     written += fmt::format("wrote {}\n", flags.prometheus);
   }
   if (!flags.tensorboard.empty()) {

@@ -105,6 +105,7 @@ void TraceOptions::add_reading_to(CLI::App& app) {
                  comm_regex,
                  "Kernels whose name matches are communication (may be given again)")
       ->take_all()
+      ->allow_extra_args(false)  // one each time: what follows is an argument
       ->type_name("REGEX");
   app.add_option("--comm-rules", comm_rules, "The same from a file, one expression per line")
       ->type_name("FILE");

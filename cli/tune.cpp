@@ -429,11 +429,13 @@ Action add_tune(CLI::App& app) {
       ->type_name("N");
   app.add_option("--fix", flags->fix, "Leave a knob at this value in all trials (again for more)")
       ->take_all()
+      ->allow_extra_args(false)  // one each time: what follows is an argument
       ->type_name("K=V");
   app.add_option("--env",
                  flags->environment,
                  "Try these values of an environment variable (again for more)")
       ->take_all()
+      ->allow_extra_args(false)  // one each time: what follows is an argument
       ->type_name("NAME=V,V");
   app.add_option("--codecs",
                  flags->codecs,

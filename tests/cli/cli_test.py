@@ -9,6 +9,7 @@ import gzip
 import json
 import os
 import pathlib
+import resource
 import signal
 import struct
 import subprocess
@@ -800,6 +801,8 @@ class Plan(CliTest):
         # 100 GB/s of algorithm bandwidth, 50 us: the same machine by hand, but for interpolation between sizes.
         other = self.plan("bert_large", "--machine", "8@175GB/s,3.571429us", "--algorithm", "ring")
         self.assertAlmostEqual(planned["predicted_step_s"], other["predicted_step_s"], delta=1e-4)
+        self.assertIn("all_reduce was measured up to 256 MiB", stretto("plan", "bert_large", "--machine", path).stderr)
+        self.assertNotIn("was measured up to", stretto("plan", "resnet50", "--machine", path).stderr)
         document["config"]["ngpus"] = 1
         path.write_text(json.dumps(document))
         error = self.error(stretto("plan", "bert_large", "--machine", path, "--json"), 2)
@@ -975,6 +978,10 @@ class Diff(CliTest):
         self.assertEqual(1, len(document["failures"]))
         self.assertAlmostEqual(200 / 150 - 1, document["runs"][0]["numbers"]["communication_s"]["change_ratio"])
         self.assertEqual(4, stretto("diff", good, bad, "--fail-if", "bound_s>+5%").returncode)
+        # A flag takes one value each time, wherever it stands.
+        before = stretto("diff", "--fail-if", "bound_s>+5%", "--fail-if", "exposed_s>+5%", good, bad)
+        self.assertEqual(4, before.returncode, before.stderr)
+        self.assertEqual(0, stretto("diff", "--comm-regex", "mine", good, bad).returncode)
         done = stretto("diff", good, bad, "--fail-if", "exposd_s>+5%")
         self.assertEqual(2, done.returncode)
         self.assertIn("Did you mean 'exposed_s'", done.stderr)
@@ -1000,6 +1007,61 @@ class SmallTraces(CliTest):
             {"ph": "X", "cat": "kernel", "name": title, "pid": 0, "tid": stream, "ts": 1000 + begin, "dur": length,
              "args": {"device": 0, "stream": stream, "correlation": stream}} for title, begin, length, stream in rows]}))
         return path
+
+    def test_a_result_never_replaces_what_it_is_made_from(self):
+        path = self.trace("own.json")
+        before = path.read_bytes()
+        link = self.directory / "link.json"
+        link.symlink_to(path)
+        machine = self.directory / "machine.json"
+        machine.write_text(json.dumps({"schema": "stretto.machine/1", "name": "m", "levels": [
+            {"name": "net", "group_size": 2, "latency_s": 1e-5, "bandwidth_bytes_per_s": 1e9}]}))  # fmt: skip
+        of_machine = machine.read_bytes()
+        for arguments in (
+            ["analyze", path, "-o", path],
+            ["report", path, "-o", link],
+            ["report", "--prometheus", path, path],
+            ["convert", link, "-o", path],
+            ["plan", path, "--machine", machine, "--save-plan", machine],
+            ["simulate", "resnet50", "--machine", machine, "-o", machine],
+        ):
+            with self.subTest(arguments=arguments):
+                done = stretto(*arguments)
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertIn("would replace what it is made from", done.stderr)
+                self.assertEqual(path.read_bytes(), before)
+                self.assertEqual(machine.read_bytes(), of_machine)
+        both = self.directory / "both.json"
+        done = stretto("plan", "resnet50", "--machine", machine, "-o", both, "--save-plan", both)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("two results cannot go into one file", done.stderr)
+        self.assertFalse(both.exists())
+
+    def test_a_result_that_cannot_be_written_leaves_the_old_one(self):
+        def small_files():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+
+        directory = self.directory / "results"
+        directory.mkdir()
+        old = directory / "page.html"
+        old.write_text("the old one")
+        old.chmod(0o640)
+        path = self.trace("written.json")
+        done = stretto("report", path, "-o", old, preexec_fn=small_files)
+        self.assertEqual(done.returncode, 5, done.stderr)
+        self.assertIn("page.html", done.stderr)
+        self.assertEqual(old.read_text(), "the old one")
+        self.assertEqual(list(directory.iterdir()), [old])
+        # What can be written keeps the file's rights, and a link to it stays one.
+        link = directory / "link.html"
+        link.symlink_to(old)
+        self.assertEqual(stretto("report", path, "-o", link).returncode, 0)
+        self.assertTrue(link.is_symlink())
+        self.assertIn("<html", old.read_text())
+        self.assertEqual(old.stat().st_mode & 0o777, 0o640)
+        self.assertEqual(sorted(directory.iterdir()), [link, old])
+        self.assertTrue(stretto("report", path, "-o", "/dev/stdout").stdout.startswith("<!doctype html>"))
 
     def test_diff_of_nothing_exposed(self):
         result = self.directory / "hidden.result.json"
