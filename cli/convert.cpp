@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
 #include <cstdio>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -83,25 +82,6 @@ std::string known_targets() {
     text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", target.suffix, target.what);
   }
   return text;
-}
-
-/// As write_file(), of a text that is never whole in memory: files of traces are large.
-template <typename Write>
-void write_pieces(const std::string& path, Write write) {
-  write_file(path, {});  // says what is wrong with the place
-  std::ofstream out(path, std::ios::binary | std::ios::app);
-  write([&](std::string_view piece) {
-    out.write(piece.data(), static_cast<std::streamsize>(piece.size()));
-  });
-  out.close();
-  if (!out) {
-    throw Error(ErrorCode::kUnavailable,
-                {"a file cannot be written",
-                 path,
-                 "an error while writing; what is there is not whole",
-                 "room for all of it",
-                 "Free some, or name another place with --output"});
-  }
 }
 
 int run_convert(const ConvertFlags& flags) {

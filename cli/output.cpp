@@ -102,7 +102,8 @@ void write_stdout(std::string_view text) {
   }
 }
 
-void write_file(const std::filesystem::path& path, std::string_view content) {
+void write_pieces(const std::filesystem::path& path,
+                  const std::function<void(const TextSink&)>& write) {
   namespace fs = std::filesystem;
   const auto refuse = [&path](const std::string& why) {
     throw Error(ErrorCode::kUnavailable,
@@ -112,34 +113,51 @@ void write_file(const std::filesystem::path& path, std::string_view content) {
                  "a place where files can be made",
                  "Check that the directory exists, is yours, and has room"});
   };
-  const auto written = [content](const fs::path& file) {
+  // 0, or why it is not whole.
+  const auto written = [&write](const fs::path& file) {
     errno = 0;
     std::ofstream out(file, std::ios::binary | std::ios::trunc);
-    out.write(content.data(), static_cast<std::streamsize>(content.size()));
+    if (!out) {
+      return errno;
+    }
+    int failed = 0;
+    write([&out, &failed](std::string_view piece) {
+      out.write(piece.data(), static_cast<std::streamsize>(piece.size()));
+      failed = failed == 0 && !out ? errno : failed;
+    });
+    errno = 0;
     out.close();
-    return static_cast<bool>(out);
+    return failed != 0 ? failed : out ? 0 : errno != 0 ? errno : EIO;
+  };
+  const auto words = [](int error) {
+    return std::error_code(error, std::generic_category()).message();
   };
   std::error_code failed;
   const fs::file_status status = fs::status(path, failed);
-  const bool fresh_is_possible = !fs::exists(status) || fs::is_regular_file(status);
-  // Beside it: a rename from another file system would copy. Through a link: it stays one.
-  const fs::path target =
-      fs::is_symlink(fs::symlink_status(path, failed)) ? fs::weakly_canonical(path, failed) : path;
-  const fs::path fresh = target.string() + fmt::format(".{}.tmp", getpid());
-  if (!fresh_is_possible || target.empty()) {
-    if (!written(path)) {
-      refuse(reason());
+  if (fs::exists(status) && !fs::is_regular_file(status)) {
+    if (const int error = written(path); error != 0) {
+      refuse(words(error));
     }
     return;
   }
-  if (!written(fresh)) {
-    const int error = errno;
+  // Through a link: it stays one. Beside the file: a rename from another file system would copy.
+  const fs::path target =
+      fs::is_symlink(fs::symlink_status(path, failed)) ? fs::weakly_canonical(path, failed) : path;
+  const fs::path fresh = target.string() + fmt::format(".{}.tmp", getpid());
+  int error = 0;
+  try {
+    error = written(fresh);
+  } catch (...) {
+    fs::remove(fresh, failed);
+    throw;
+  }
+  if (error != 0) {
     fs::remove(fresh, failed);
     // A file of one's own where no other can be made.
-    if (error == EACCES && fs::exists(status) && written(path)) {
+    if (error == EACCES && fs::exists(status) && written(path) == 0) {
       return;
     }
-    refuse(std::error_code(error, std::generic_category()).message());
+    refuse(words(error));
   }
   if (fs::exists(status)) {
     fs::permissions(fresh, status.permissions(), failed);
@@ -150,6 +168,10 @@ void write_file(const std::filesystem::path& path, std::string_view content) {
     fs::remove(fresh, failed);
     refuse(why);
   }
+}
+
+void write_file(const std::filesystem::path& path, std::string_view content) {
+  write_pieces(path, [content](const TextSink& sink) { sink(content); });
 }
 
 std::string read_file(const std::filesystem::path& path, std::string_view named_by) {

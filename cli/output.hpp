@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,6 +10,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "stretto/base/error.hpp"
+#include "stretto/data/write_timeline.hpp"
 
 /// What goes to the user: results on stdout, everything else on stderr.
 namespace stretto::cli {
@@ -35,6 +37,10 @@ void write_stdout(std::string_view text);
 /// the new content. A pipe or a device is written to.
 /// @throws Error kUnavailable naming the file.
 void write_file(const std::filesystem::path& path, std::string_view content);
+/// The same of a text that is never whole in memory; `write` may be called twice, where the first
+/// place did not do.
+void write_pieces(const std::filesystem::path& path,
+                  const std::function<void(const TextSink&)>& write);
 /// @throws Error kInvalidArgument naming the flag or argument that named the file.
 [[nodiscard]] std::string read_file(const std::filesystem::path& path, std::string_view named_by);
 
