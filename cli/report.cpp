@@ -125,6 +125,14 @@ std::vector<std::pair<std::string, std::string>> tensorboard_files(const std::st
 }
 
 int run_report(ReportFlags flags, const Context& context) {
+  if (flags.output == "-" && flags.prometheus == "-") {
+    throw Error(ErrorCode::kInvalidArgument,
+                {"stdout takes one of the two",
+                 "report",
+                 "-o - and --prometheus -",
+                 "a file for one of them",
+                 ""});
+  }
   const bool numbers = !flags.prometheus.empty() || !flags.tensorboard.empty();
   const bool page = flags.serve || !numbers || !flags.output.empty();
   if (page && !has_viewer()) {
@@ -141,8 +149,21 @@ int run_report(ReportFlags flags, const Context& context) {
   const Report report = read(flags, context);
   std::string written;
   if (!flags.prometheus.empty()) {
-    write_file(flags.prometheus, prometheus_text(report));
-    written += fmt::format("wrote {}\n", flags.prometheus);
+    const std::string text = prometheus_text(report);
+    if (text.empty()) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  {"there are no numbers to write",
+                   "--prometheus " + flags.prometheus,
+                   "no run with steps and no summary",
+                   "a trace, a timeline, a summary or a result with one",
+                   ""});
+    }
+    if (flags.prometheus == "-") {
+      write_stdout(text);
+    } else {
+      write_file(flags.prometheus, text);
+      written += fmt::format("wrote {}\n", flags.prometheus);
+    }
   }
   if (!flags.tensorboard.empty()) {
     for (const auto& [name, path] : tensorboard_files(flags.tensorboard, report)) {
@@ -196,8 +217,8 @@ Action add_report(CLI::App& app) {
                      ->type_name("FILE");
   auto* prometheus = app.add_option("--prometheus",
                                     flags->prometheus,
-                                    "Write the numbers as Prometheus' text there, at once whole; "
-                                    "without -o no page")
+                                    "Write the numbers as Prometheus' text there, at once whole "
+                                    "(- for stdout); without -o no page")
                          ->type_name("FILE");
   auto* tensorboard = app.add_option("--tb",
                                      flags->tensorboard,

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report_input.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <filesystem>
 #include <fstream>
 #include <set>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -144,9 +146,27 @@ class Reader {
 
  private:
   [[nodiscard]] Trace read_trace(std::vector<std::string> paths) const {
+    const auto pipe = std::find_if(paths.begin(), paths.end(), [](const std::string& path) {
+      std::error_code ignored;
+      const auto status = std::filesystem::status(path, ignored);
+      return std::filesystem::exists(status) && !std::filesystem::is_regular_file(status) &&
+             !std::filesystem::is_directory(status);
+    });
+    const std::string piped = pipe == paths.end() ? std::string() : *pipe;
     TraceOptions reading = input_.reading;
     reading.paths = std::move(paths);
-    return reading.read(input_.quiet);
+    try {
+      return reading.read(input_.quiet);
+    } catch (const Error& error) {
+      ErrorDetail detail = error.detail();
+      if (error.code() != ErrorCode::kParse || piped.empty()) {
+        throw;
+      }
+      detail.help += (detail.help.empty() ? "" : ". ") + piped +
+                     " is a pipe, which is read once and as a trace or a timeline; of a machine, a "
+                     "plan, a summary or a result name the file";
+      throw Error(error.code(), std::move(detail));
+    }
   }
 
   /// What a reader calls it: the file's name without its folder.

@@ -113,6 +113,7 @@ int run_simulate(const SimulateFlags& flags, const Context& context) {
   }
   ScheduleOptions::Resolved resolved =
       schedule.resolve(loaded.profile, loaded.costs, loaded.options);
+  flags.input.refuse_idle_segment(loaded, &resolved.plan);
   std::string why;
   if (flags.input.compress.automatic()) {
     const CodecPolicy policy = flags.input.compress.policy();
@@ -138,6 +139,8 @@ int run_simulate(const SimulateFlags& flags, const Context& context) {
       loaded.profile.batch * loaded.options.accumulate * std::int64_t{loaded.costs.ranks};
   analysis.one_rank_step = flags.artifacts.one_rank_step(loaded.profile.model);
   Summary summary = analyze(simulation.timeline, analysis);
+  // Ranks of one speed do the same, and are drawn once.
+  summary.ranks = static_cast<decltype(summary.ranks)>(loaded.costs.ranks);
   // Of the model, and not of what was simulated: no plan, this one neither, is quicker.
   if (!compresses(resolved.plan)) {
     summary.bound =

@@ -239,6 +239,14 @@ void note_missing_ranks(Trace& trace, const std::map<std::uint32_t, std::size_t>
   if (present.size() >= world_size) {
     return;
   }
+  if (std::all_of(trace.files.begin(), trace.files.end(), [](const TraceFile& file) {
+        return file.backend == "simulate";
+      })) {
+    trace.notes.push_back("simulated: of " + std::to_string(world_size) + " ranks " +
+                          std::to_string(present.size()) +
+                          " are drawn, one of each speed; numbers are of these");
+    return;
+  }
   std::string missing;
   std::size_t listed = 0;
   for (std::uint32_t rank = 0; rank < world_size && listed < kMostListed; ++rank) {

@@ -59,7 +59,7 @@ void Heap::refuse(Bytes size) const {
        "shared memory of this rank",
        format(size) + " asked for",
        "at most " + format(Bytes(static_cast<std::int64_t>(memory_.size()))) + " for all arenas",
-       "Raise ShmOptions::arena_capacity."});
+       "Take smaller buffers; a program may raise ShmOptions::arena_capacity."});
 }
 
 void Heap::free(std::span<std::byte> bytes) noexcept {
