@@ -103,25 +103,29 @@ std::string codec_table(const std::vector<CodecRate>& rates) {
 }
 
 void CompressFlags::add_to(CLI::App& app, const std::string& help) {
-  app.add_option("--compress", codec, help)->type_name("CODEC");
+  auto* compress = app.add_option("--compress", codec, help)->type_name("CODEC");
   app.add_option(
          "--compress-except", exact, "Tensors whose buckets are not encoded; * stands for anything")
+      ->needs(compress)
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("NAME");
   app.add_option("--compress-min",
                  least_bytes,
                  "With --compress auto: the smallest bucket to encode (default 64K)")
+      ->needs(compress)
       ->type_name("SIZE");
   app.add_option("--compress-ratio",
                  least_ratio,
                  fmt::format("With auto: bytes it must save, as a ratio (default {})", least_ratio))
+      ->needs(compress)
       ->check(number_from(0.0, 1e6))
       ->type_name("X");
   app.add_option("--compress-gain",
                  least_gain_percent,
                  fmt::format("With auto: how much shorter the step must be, in % (default {})",
                              least_gain_percent))
+      ->needs(compress)
       ->check(number_from(0.0, 99.0))
       ->type_name("X");
 }
@@ -130,7 +134,24 @@ bool CompressFlags::automatic() const noexcept {
   return codec == kAuto || codec.starts_with("auto:");
 }
 
+void CompressFlags::refuse_idle() const {
+  const CompressFlags usual;
+  const char* const idle = least_bytes != usual.least_bytes                 ? "--compress-min"
+                           : least_ratio != usual.least_ratio               ? "--compress-ratio"
+                           : least_gain_percent != usual.least_gain_percent ? "--compress-gain"
+                                                                            : nullptr;
+  if (idle != nullptr && !automatic()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {"only a codec that is chosen bucket by bucket asks for that",
+                 idle,
+                 "--compress " + codec,
+                 "--compress auto, or auto:CODEC,...",
+                 {}});
+  }
+}
+
 CodecSpec CompressFlags::uniform() const {
+  refuse_idle();
   return codec.empty() || automatic() ? CodecSpec{}
                                       : from_flag("--compress", [&] { return parse_codec(codec); });
 }

@@ -51,8 +51,10 @@ struct CompressFlags {
   /// `auto` or `auto:CODEC,...`: bucket by bucket, where it pays.
   [[nodiscard]] bool automatic() const noexcept;
   /// The one codec for all buckets; none with automatic() too.
-  /// @throws Error kInvalidArgument, which names the flag.
+  /// @throws Error kInvalidArgument, which names the flag; as refuse_idle().
   [[nodiscard]] CodecSpec uniform() const;
+  /// @throws Error kInvalidArgument when a flag is given that only automatic() looks at.
+  void refuse_idle() const;
   /// Of the codecs named, if they have one.
   [[nodiscard]] std::optional<double> momentum() const;
   /// For automatic(). Without names: fp16 and int8.

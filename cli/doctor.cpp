@@ -159,7 +159,7 @@ void repeat_host(Topology& topology, int hosts) {
 /// As `--rank-map`: the rank at each place.
 void set_order(Topology& topology, const std::string& path) {
   if (!path.empty()) {
-    topology.rank_at = read_rank_map(path);
+    topology.rank_at = read_rank_map("--order", path);
     from_file(path, [&] {
       check(topology);
       return 0;
@@ -330,6 +330,14 @@ int run_doctor(const DoctorFlags& flags, const Context& context) {
       return communicator.rank() == 0 ? examine(flags, context, gathered_topology(lines), true)
                                       : std::string();
     });
+  }
+  if (!from_description && flags.hosts != 1) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {"a host that runs is not repeated",
+                 "--hosts",
+                 std::to_string(flags.hosts),
+                 "--topology FILE or --nccl-dump beside it",
+                 "Example: stretto doctor --topology system.xml --hosts 4"});
   }
   Topology topology;
   if (from_description) {

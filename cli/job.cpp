@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <sstream>
 #include <system_error>
 #include <utility>
@@ -182,7 +183,7 @@ int launch_copies(const JobOptions& options, int ranks, const std::vector<std::s
   LaunchOptions launch_options;
   launch_options.ranks = ranks;
   if (!options.rank_map.empty()) {
-    launch_options.rank_map = read_rank_map(options.rank_map);
+    launch_options.rank_map = read_rank_map("--rank-map", options.rank_map);
   }
   const ResultSlots slots(ranks);
   launch_options.environment = {fmt::format("{}={}", kResultsVariable, slots.first())};
@@ -211,13 +212,25 @@ int launch_copies(const JobOptions& options, int ranks, const std::vector<std::s
   return 0;
 }
 
+Seconds timeout_of(const JobOptions& options) {
+  const Seconds timeout = from_flag("--timeout", [&] { return parse_duration(options.timeout); });
+  if (!(timeout > Seconds(0))) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {"no operation can be over at once",
+                 "--timeout",
+                 options.timeout,
+                 "a time above 0",
+                 "Example: --timeout 30s"});
+  }
+  return timeout;
+}
+
 /// `started_by_us`: a copy of this program started all ranks, and ends those that wait for one that
 /// has ended. Then --timeout does not cover their start, which takes what it takes on a busy host.
 std::unique_ptr<Communicator> connect_as(const JobOptions& options,
                                          const RankEnvironment& environment,
                                          bool started_by_us) {
-  const auto timeout = std::chrono::duration_cast<Nanoseconds>(
-      from_flag("--timeout", [&] { return parse_duration(options.timeout); }));
+  const auto timeout = std::chrono::duration_cast<Nanoseconds>(timeout_of(options));
   if (options.backend == kMpi) {
     return connect_mpi({.timeout = timeout});
   }
@@ -229,7 +242,7 @@ std::unique_ptr<Communicator> connect_as(const JobOptions& options,
   shm.emulate = options.machine();
   if (shm.emulate && !options.rank_map.empty()) {
     // The i-th process is in the i-th place, whichever rank sits there.
-    const std::vector<int> rank_at = read_rank_map(options.rank_map);
+    const std::vector<int> rank_at = read_rank_map("--rank-map", options.rank_map);
     shm.places.assign(rank_at.size(), -1);
     for (std::size_t place = 0; place < rank_at.size(); ++place) {
       const auto rank = static_cast<std::size_t>(rank_at[place]);
@@ -405,8 +418,14 @@ Machine machine_of_file(std::string_view named_by, const std::string& path) {
 }
 
 Machine load_machine(std::string_view flag, const std::string& text) {
-  return text.ends_with(".json") ? machine_of_file(flag, text)
-                                 : from_flag(flag, [&] { return machine_from_text(text); });
+  // Any file that is there, whatever its name: a pipe has none.
+  const std::vector<std::string> presets = preset_names();
+  std::error_code not_there;
+  const auto status = std::filesystem::status(text, not_there);
+  const bool file = std::filesystem::exists(status) && !std::filesystem::is_directory(status) &&
+                    std::find(presets.begin(), presets.end(), text) == presets.end();
+  return file || text.ends_with(".json") ? machine_of_file(flag, text)
+                                         : from_flag(flag, [&] { return machine_from_text(text); });
 }
 
 std::optional<Machine> JobOptions::machine() const {
@@ -428,7 +447,7 @@ int run_job(const JobOptions& options,
   if (options.backend == kMpi) {
     require_mpi_job(options, arguments);
   }
-  (void)from_flag("--timeout", [&] { return parse_duration(options.timeout); });
+  (void)timeout_of(options);
   const std::optional<Machine> machine = options.machine();
   const RankEnvironment environment = detect_rank_environment(process_environment());
   const bool launched = environment.launcher != "none";
@@ -498,8 +517,8 @@ Failure root_cause(const LaunchResult& result, const std::vector<RankError>& err
           1};
 }
 
-std::vector<int> read_rank_map(const std::string& path) {
-  std::istringstream lines(read_file(path, "--rank-map"));
+std::vector<int> read_rank_map(std::string_view flag, const std::string& path) {
+  std::istringstream lines(read_file(path, flag));
   std::vector<int> map;
   std::string line;
   for (int number = 1; std::getline(lines, line); ++number) {

@@ -80,6 +80,6 @@ int run_job(const JobOptions& options,
 
 /// One rank for every number in the file, separated by white space; `#` begins a comment.
 /// @throws Error kParse.
-[[nodiscard]] std::vector<int> read_rank_map(const std::string& path);
+[[nodiscard]] std::vector<int> read_rank_map(std::string_view flag, const std::string& path);
 
 }  // namespace stretto::cli

@@ -159,7 +159,7 @@ std::string gib(double bytes) {
 }  // namespace
 
 void LayoutFlags::add_to(CLI::App& app) {
-  app.add_flag(
+  auto* layouts = app.add_flag(
       "--layouts",
       wanted,
       "Rank data x tensor x pipeline x expert layouts of a transformer by step and memory");
@@ -168,24 +168,30 @@ void LayoutFlags::add_to(CLI::App& app) {
          shape,
          "With --layouts: layers=N,hidden=N,heads=N,sequence=N,vocab=N[,...] instead of the "
          "model's")
+      ->needs(layouts)
       ->type_name("K=N,..");
   std::string names;
   for (const std::string_view name : device_preset_names()) {
     names += (names.empty() ? "" : ", ") + std::string(name);
   }
   app.add_option("--device", device, "With --layouts: " + names + " (default a100-80g)")
+      ->needs(layouts)
       ->type_name("NAME");
   app.add_option(
          "--global-batch", global_batch, "With --layouts: sequences per step (default: ranks)")
+      ->needs(layouts)
       ->check(whole_number_from(1, 1 << 24))
       ->type_name("N");
   app.add_option("--most", most, "With --layouts: so many of them (default 12)")
+      ->needs(layouts)
       ->check(whole_number_from(1, 100000))
       ->type_name("N");
-  app.add_flag("--fused-attention", fused_attention, "With --layouts: FlashAttention");
+  app.add_flag("--fused-attention", fused_attention, "With --layouts: FlashAttention")
+      ->needs(layouts);
   app.add_option("--imbalance",
                  expert_imbalance,
                  "With --layouts: load of the busiest expert rank over the mean (default 1)")
+      ->needs(layouts)
       ->check(number_from(1.0, 1e6))
       ->type_name("X");
 }

@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -87,7 +88,39 @@ struct ScalingRow {
   Seconds step{};
   Seconds compute{};
   Seconds communication{};  ///< Of all gradients in the plan's buckets, one after the other.
+  std::string_view price;   ///< Where that comes from: measured, formula, or both.
 };
+
+/// Where the prices of a step's exchanges come from; empty where they are not this algorithm's: a
+/// curve that names no algorithm stands for each that has none of its own.
+std::string_view price_of(const Machine& machine, bool sharded, Algorithm algorithm) {
+  const auto measured = [&](Collective collective, Algorithm asked) {
+    return std::any_of(
+        machine.curves.begin(), machine.curves.end(), [&](const CollectiveCurve& curve) {
+          return curve.collective == collective && curve.algorithm == asked &&
+                 curve.ranks == machine.ranks() && !curve.points.empty();
+        });
+  };
+  std::size_t curves = 0;
+  std::size_t formulas = 0;
+  for (const Collective collective :
+       sharded ? std::vector<Collective>{Collective::kReduceScatter, Collective::kAllGather}
+               : std::vector<Collective>{Collective::kAllReduce}) {
+    if (measured(collective, algorithm)) {
+      ++curves;
+    } else if (measured(collective, Algorithm::kAuto)) {
+      return {};
+    } else if (algorithm != Algorithm::kAuto) {
+      ++formulas;
+    } else {  // the cheapest of all, for each size
+      for (const AlgorithmCost& cost : compare_algorithms(machine, collective, Bytes(1))) {
+        ++(cost.basis == Basis::kMeasured && measured(collective, cost.algorithm) ? curves
+                                                                                  : formulas);
+      }
+    }
+  }
+  return formulas == 0 ? "measured" : curves == 0 ? "formula" : "both";
+}
 
 std::vector<ScalingRow> scaling_of(const PlanFlags& flags, const PlanInput::Loaded& loaded) {
   if (!loaded.machine) {
@@ -114,11 +147,15 @@ std::vector<ScalingRow> scaling_of(const PlanFlags& flags, const PlanInput::Load
       }
     }
     for (const Algorithm algorithm : algorithms) {
+      const std::string_view price = price_of(machine, flags.input.zero > 0, algorithm);
+      if (price.empty()) {
+        continue;
+      }
       SimulateOptions options = loaded.options;
       options.compute_factor.clear();
       const ExchangeCosts costs = flags.input.costs_on(machine, algorithm, loaded.profile);
       const PlanResult best = plan(loaded.profile, costs, options);
-      ScalingRow row{ranks, algorithm, best.step, best.compute, {}};
+      ScalingRow row{ranks, algorithm, best.step, best.compute, {}, price};
       for (const Bucket& bucket : best.plan.buckets) {
         row.communication += costs.all_reduce(bucket.bytes());
       }
@@ -129,8 +166,13 @@ std::vector<ScalingRow> scaling_of(const PlanFlags& flags, const PlanInput::Load
 }
 
 std::string scaling_text(const std::vector<ScalingRow>& rows, std::int64_t batch) {
-  Rows table_rows = {
-      {"ranks, algorithm", "step", "exposed", "samples/s", "efficiency", "communication share"}};
+  Rows table_rows = {{"ranks, algorithm",
+                      "step",
+                      "exposed",
+                      "samples/s",
+                      "efficiency",
+                      "communication share",
+                      "prices"}};
   for (const ScalingRow& row : rows) {
     const double samples = static_cast<double>(batch * row.ranks) / row.step.count();
     table_rows.push_back({fmt::format("{}, {}", row.ranks, to_string(row.algorithm)),
@@ -138,7 +180,8 @@ std::string scaling_text(const std::vector<ScalingRow>& rows, std::int64_t batch
                           format(row.step - row.compute),
                           batch > 0 ? fmt::format("{:.0f}", samples) : "n/a",
                           percent(row.compute / row.step),
-                          percent(row.communication / (row.communication + row.compute))});
+                          percent(row.communication / (row.communication + row.compute)),
+                          std::string(row.price)});
   }
   return table(table_rows);
 }
@@ -152,7 +195,8 @@ ordered_json scaling_json(const std::vector<ScalingRow>& rows, std::int64_t batc
         {"step_s", row.step.count()},
         {"exposed_s", (row.step - row.compute).count()},
         {"scaling_efficiency", row.compute / row.step},
-        {"communication_ratio", row.communication / (row.communication + row.compute)}};
+        {"communication_ratio", row.communication / (row.communication + row.compute)},
+        {"prices", row.price}};
     entry["samples_per_s"] =
         batch > 0 ? ordered_json(static_cast<double>(batch * row.ranks) / row.step.count())
                   : ordered_json(nullptr);
@@ -474,6 +518,7 @@ int run_plan(const PlanFlags& flags, const Context& context) {
     return 0;
   }
   PlanInput::Loaded loaded = flags.input.load(flags.json);
+  flags.input.refuse_idle_segment(loaded, nullptr);
   const CodecSpec codec = flags.input.compress.uniform();
   AutoCodecs codecs;
   if (codec.lossy() || flags.input.compress.automatic()) {

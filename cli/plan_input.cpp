@@ -177,7 +177,9 @@ void PlanInput::add_to(CLI::App& app) {
       ->check(whole_number_from(0, 4096))
       ->type_name("N");
   app.add_option(
-         "--segment", segment, "With priority: after so much a more urgent bucket overtakes")
+         "--segment",
+         segment,
+         "With priority: after so much a more urgent bucket overtakes (default 0: after all of it)")
       ->type_name("SIZE");
   app.add_option("--zero", zero, "ZeRO stage: 0 (none), 1, 2 or 3 (FSDP)")
       ->check(whole_number_from(0, 3))
@@ -299,6 +301,21 @@ double PlanInput::slowdown_of_recording(const std::optional<Slowdown>& measured,
   return slowdown.empty() ? 1.0 : slowdown == kMeasuredSlowdown ? believed : std::stod(slowdown);
 }
 
+void PlanInput::refuse_idle_segment(const Loaded& loaded, const Plan* plan) const {
+  const bool ordered =
+      loaded.options.schedule == Schedule::kPriority ||
+      (plan != nullptr &&
+       std::any_of(plan->buckets.begin(), plan->buckets.end(), [&](const Bucket& bucket) {
+         return bucket.priority != plan->buckets.front().priority;
+       }));
+  if (loaded.options.segment > Bytes(0) && !ordered) {
+    refuse("no bucket is more urgent than another, so segments change nothing",
+           "--segment",
+           fmt::format("{} with --schedule {}", segment, schedule),
+           "--schedule priority, or none");
+  }
+}
+
 PlanInput::Loaded PlanInput::load(bool quiet) const {
   require_profile();
   Loaded loaded;
@@ -403,11 +420,12 @@ PlanInput::Loaded PlanInput::load(bool quiet) const {
     loaded.costs = stretto::scaled(*fitted, latency, 1.0 / bandwidth);
     loaded.costs.compute_slowdown = loaded.profile.compute_slowdown;
   } else {
-    refuse("what communication costs is not known",
-           "--machine",
-           "no machine, and no two sizes of all_reduce to fit one to",
-           "a preset, a file, or RANKS@BANDWIDTH,LATENCY",
-           "Example: --machine 8@100Gbit/s,20us");
+    refuse(
+        "what communication costs is not known",
+        "--machine",
+        "no machine, and the trace has too few ranks, calls or sizes of all_reduce to fit one to",
+        "a preset, a file, or RANKS@BANDWIDTH,LATENCY",
+        "Example: --machine 8@100Gbit/s,20us");
   }
   loaded.options.compute_factor = factors(rank_speed, loaded.costs.ranks);
   return loaded;

@@ -10,6 +10,7 @@
 #include "stretto/analyze/certificate.hpp"
 #include "stretto/analyze/explain.hpp"
 #include "stretto/data/machine.hpp"
+#include "stretto/data/plan.hpp"
 #include "stretto/data/step_profile.hpp"
 #include "stretto/data/summary.hpp"
 #include "stretto/simulate/simulate.hpp"
@@ -53,6 +54,10 @@ struct PlanInput {
     std::optional<Summary> measured;         ///< Of the trace, if it was one.
   };
   [[nodiscard]] Loaded load(bool quiet) const;
+
+  /// @throws Error kInvalidArgument when --segment is given and nothing can overtake: no schedule
+  /// by priority, and no plan (null: one without priorities) whose buckets differ in theirs.
+  void refuse_idle_segment(const Loaded& loaded, const Plan* plan) const;
 
   /// Gives these codecs a price: by the machine's rates, else by those measured here and now.
   void price(Loaded& loaded, const std::vector<CodecSpec>& codecs) const;

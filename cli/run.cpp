@@ -32,7 +32,7 @@ int run_program(const RunFlags& flags, const Context& context) {
   LaunchOptions options;
   options.ranks = flags.ranks;
   if (!flags.rank_map.empty()) {
-    options.rank_map = read_rank_map(flags.rank_map);
+    options.rank_map = read_rank_map("--rank-map", flags.rank_map);
   }
   const LaunchResult result = launch(context.program, options);
   if (result.interrupted_by != 0) {

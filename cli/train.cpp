@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,6 +16,7 @@
 #include "commands.hpp"
 #include "flags.hpp"
 #include "job.hpp"
+#include "numbers.hpp"
 #include "output.hpp"
 #include "result.hpp"
 #include "schedule.hpp"
@@ -301,6 +303,7 @@ Action add_train(CLI::App& app) {
       ->check(positive_number())
       ->type_name("X");
   app.add_option("--seed", flags->train.seed, "Of weights and order of images (default 1)")
+      ->check(whole_number_from(0, std::numeric_limits<std::int64_t>::max()))
       ->type_name("N");
   app.add_option("--data", flags->data, "Directory of the Fashion-MNIST files")->type_name("DIR");
   flags->artifacts.add_to(app);

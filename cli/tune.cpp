@@ -2,8 +2,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,6 +20,7 @@
 #include "commands.hpp"
 #include "flags.hpp"
 #include "job.hpp"
+#include "numbers.hpp"
 #include "output.hpp"
 #include "result.hpp"
 #include "schedule.hpp"
@@ -457,7 +460,9 @@ Action add_tune(CLI::App& app) {
                  "Write every trial there as it ends, and take those from "
                  "there that it has")
       ->type_name("FILE");
-  app.add_option("--seed", flags->seed, "Of the order of trials (default 1)")->type_name("N");
+  app.add_option("--seed", flags->seed, "Of the order of trials (default 1)")
+      ->check(whole_number_from(0, std::numeric_limits<std::int64_t>::max()))
+      ->type_name("N");
   app.add_flag("--explain", flags->explain, "Then add one knob of the winner at a time");
   app.add_option("-o,--output", flags->output, "Write the plan that won, with its evidence")
       ->type_name("FILE");

@@ -117,6 +117,10 @@ class Usage(CliTest):
             (["train", "-n", "3", "--emulate", "2@1Gbit/s,50us"], "machine of 2"),
             (["train", "--plan", "/nonexistent.json"], "/nonexistent.json"),
             (["train", "--timeout", "soon"], "--timeout"),
+            (["train", "--timeout", "0s"], "above 0"),
+            (["train", "--seed", "-1"], "--seed"),
+            (["doctor", "--hosts", "5"], "--topology"),
+            (["doctor", "--order", "/nonexistent.txt"], "--order /nonexistent.txt"),
             (["replay"], "PROFILE"),
             (["replay", "resnet5"], "Did you mean 'resnet50'"),
             (["replay", "resnet50", "--compute", "run"], "wait or busy"),
@@ -742,6 +746,66 @@ class Plan(CliTest):
         self.assertIn("hierarchical", {row["algorithm"] for row in rows if row["ranks"] == 16})
         for row in rows:
             self.assertLessEqual(row["scaling_efficiency"], 1 + 1e-9)
+
+    def test_scaling_says_which_prices_were_measured(self):
+        curve = {"collective": "all_reduce", "ranks": 8, "size_bytes": [1 << 10, 1 << 27], "time_s": [5e-5, 2e-2]}
+        level = {"name": "link", "group_size": 8, "latency_s": 2e-5, "bandwidth_bytes_per_s": 1e10}
+        machine = {"schema": "stretto.machine/1", "name": "m", "basis": "measured", "source": "", "levels": [level]}
+        path = self.directory / "one_curve.json"
+        for algorithm, of_eight in (
+            # A curve of no algorithm stands for all of them: one row.
+            ("auto", {"auto": "measured"}),
+            ("ring", {"auto": "both", "ring": "measured", "binomial_tree": "formula"}),
+        ):
+            path.write_text(json.dumps({**machine, "curves": [{**curve, "algorithm": algorithm}]}))
+            rows = self.plan("resnet50", "--machine", path, "--ranks", "4,8", "--emit", "ddp")["scaling"]
+            eight = {row["algorithm"]: row["prices"] for row in rows if row["ranks"] == 8}
+            if algorithm == "auto":
+                self.assertEqual(eight, of_eight)
+            else:
+                self.assertEqual({name: eight[name] for name in of_eight}, of_eight)
+            self.assertEqual({row["prices"] for row in rows if row["ranks"] == 4}, {"formula"})
+            text = stretto("plan", "resnet50", "--machine", path, "--ranks", "4,8").stdout
+            self.assertIn("prices", text.splitlines()[0])
+
+    def test_segments_that_nothing_overtakes_are_refused(self):
+        for command in ("plan", "simulate"):
+            arguments = (command, "resnet50", "--machine", self.MACHINE, "--segment")
+            error = self.error(stretto(*arguments, "64K", "--json"), 2)
+            self.assertEqual(error["where"], "--segment")
+            self.assertIn("--schedule priority", error["expected"])
+            self.assertEqual(stretto(*arguments, "0").returncode, 0)
+        # Down to a byte: no event for each of them.
+        self.assertEqual(stretto(*arguments, "1", "--schedule", "priority").returncode, 0)
+
+    def test_flags_that_would_change_nothing_are_refused(self):
+        for flags, words in (
+            (["--global-batch", 5], "--layouts"),
+            (["--shape", "layers=0"], "--layouts"),
+            (["--compress-min", "-1"], "--compress"),
+            (["--compress", "int8", "--compress-ratio", 0], "--compress auto"),
+            (["--compress", "int8", "--compress-min", "1M"], "--compress auto"),
+        ):
+            done = stretto("plan", "resnet50", "--machine", self.MACHINE, *flags)
+            self.assertEqual(done.returncode, 2, flags)
+            self.assertIn(words, done.stderr)
+
+    def test_a_simulation_is_of_all_ranks(self):
+        path = self.directory / "eight.json"
+        done = stretto("simulate", "resnet50", "--machine", self.MACHINE, "--timeline", path)
+        self.assertIn("1 step, 8 ranks", done.stdout)
+        done = stretto("analyze", path)
+        self.assertNotIn("missing", done.stderr)
+        self.assertIn("of 8 ranks 1 are drawn", done.stderr)
+
+    def test_a_machine_is_a_file_whatever_its_name(self):
+        level = {"name": "link", "group_size": 2, "latency_s": 1e-5, "bandwidth_bytes_per_s": 1e9}
+        machine = {"schema": "stretto.machine/1", "name": "m", "basis": "assumed", "source": "", "levels": [level]}
+        (self.directory / "machine.txt").write_text(json.dumps(machine))
+        self.assertEqual(self.plan("resnet50", "--machine", "machine.txt")["ranks"], 2)
+        piped = stretto("plan", "resnet50", "--machine", "/dev/stdin", "--json", input=json.dumps(machine))
+        self.assertEqual(self.result(piped)["ranks"], 2)
+        self.assertIn("preset", self.error(stretto("plan", "resnet50", "--machine", "none", "--json"), 2)["message"])
 
     def test_emits_settings_of_each_framework(self):
         for framework, word in (
@@ -1563,6 +1627,29 @@ class Report(CliTest):
             self.assertIn("nodejs", done.stderr)
             self.skipTest("this build has no viewer")
         return done
+
+    def test_a_machine_by_pipe_is_said_to_need_its_name(self):
+        level = {"name": "link", "group_size": 2, "latency_s": 1e-5, "bandwidth_bytes_per_s": 1e9}
+        machine = {"schema": "stretto.machine/1", "name": "m", "basis": "assumed", "source": "", "levels": [level]}
+        # Without -o there is no page, so a build without a viewer says the same.
+        done = stretto("report", "/dev/stdin", "--prometheus", "-", input=json.dumps(machine), cwd=self.directory)
+        self.assertEqual(done.returncode, 3, done.stdout)
+        self.assertIn("/dev/stdin is a pipe", done.stderr)
+
+    def test_prometheus_goes_to_stdout_too_and_is_never_empty(self):
+        done = stretto("report", self.EXAMPLES, "--prometheus", "-", cwd=self.directory)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertTrue(done.stdout.startswith("# HELP stretto_step_seconds"), done.stdout[:80])
+        self.assertNotIn("wrote", done.stdout)
+        self.assertFalse((self.directory / "-").exists())
+        level = {"name": "link", "group_size": 2, "latency_s": 1e-5, "bandwidth_bytes_per_s": 1e9}
+        machine = {"schema": "stretto.machine/1", "name": "m", "basis": "assumed", "source": "", "levels": [level]}
+        (self.directory / "only.json").write_text(json.dumps(machine))
+        done = stretto("report", "only.json", "--prometheus", "x.prom", cwd=self.directory)
+        self.assertEqual(done.returncode, 2, done.stdout)
+        self.assertIn("no numbers", done.stderr)
+        self.assertFalse((self.directory / "x.prom").exists())
+        self.assertEqual(stretto("report", "only.json", "--prometheus", "-", "-o", "-", cwd=self.directory).returncode, 2)
 
     def test_traces_become_one_file(self):
         done = self.report(self.EXAMPLES, "-o", "r.html", "--lang", "zh")
