@@ -67,6 +67,14 @@ writeFileSync(at('machine.json'), JSON.stringify({
   curves: ['ring', 'hierarchical'].map((algorithm, i) => ({ collective: 'all_reduce', algorithm, ranks: 8, size_bytes: [1024, 1 << 20, 1 << 26], time_s: [1e-4, 2e-3, 0.1 / (i + 1)] })),
 }));
 stretto('report', 'machine.json', 'rank0.json', 'rank1.json', '--machine', '2@1GB/s,10us', '-o', 'machine.html');
+// As many as measure --algorithm all writes.
+writeFileSync(at('algorithms.json'), JSON.stringify({
+  schema: 'stretto.machine/1', name: 'all', basis: 'measured', source: '',
+  levels: [{ name: 'link', group_size: 8, latency_s: 2e-6, bandwidth_bytes_per_s: 20e9 }],
+  curves: ['auto', 'direct', 'ring', 'recursive_doubling', 'halving_doubling', 'binomial_tree', 'double_binary_tree', 'pipelined_chain', 'hierarchical', 'leader', 'parameter_server']
+    .map((algorithm, i) => ({ collective: 'all_reduce', algorithm, ranks: 8, size_bytes: [1024, 1 << 20, 1 << 26], time_s: [1e-4, 2e-3, 0.1 / (i + 1)] })),
+}));
+stretto('report', 'algorithms.json', '-o', 'algorithms.html');
 stretto('convert', 'rank0.json', 'rank1.json', '-o', 'a.timeline.json');
 stretto('report', 'a.timeline.json', ...examples, '-o', 'two.html', '--lang', 'zh');
 const whole = readFileSync(at('hostile.html'), 'utf8');
@@ -146,6 +154,17 @@ test('machines: links, curves and codecs, accessible in both themes and on a sma
     assert.deepEqual(violations.map((v) => `${v.id}: ${v.nodes.map((n) => n.html.slice(0, 200)).join('\n')}`), []);
     await close();
   }
+  const many = await open('algorithms.html', 'p=machine');
+  await many.page.waitForSelector('.machine-tree');
+  for (const lines of ['polyline', '.legend line']) {
+    const looks = await many.page.locator(lines).evaluateAll((elements) => elements.map((element) => {
+      const { stroke, strokeDasharray } = getComputedStyle(element);
+      return `${stroke} ${strokeDasharray}`;
+    }));
+    assert.equal(looks.length, 11);
+    assert.equal(new Set(looks).size, 11, `no two of ${lines} look the same`);
+  }
+  await many.close();
   const without = await open('hostile.html', 'p=machine');
   await without.page.waitForSelector('#content h1');
   assert.equal(await without.page.locator('nav a:has-text("Machine")').count(), 0);

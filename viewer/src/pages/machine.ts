@@ -70,6 +70,16 @@ function tree(machine: Machine, words: Texts['machine']): HTMLElement[] {
   ];
 }
 
+/** Color and dashes of one line of many: all algorithms are eleven, so four colors alone would repeat. */
+const look = (i: number): string => `curve series${i % 4} dash${Math.floor(i / 4) % 4}`;
+
+/** A piece of that very line, for the legend. */
+function key(i: number): HTMLElement {
+  const figure = svg('svg', { class: 'key', viewBox: '0 0 48 8', 'aria-hidden': 'true' });
+  figure.append(svg('line', { class: look(i), x1: 2, y1: 4, x2: 46, y2: 4 }));
+  return figure as unknown as HTMLElement;
+}
+
 /** Bus bandwidth over size; sizes are drawn by their logarithm. */
 function curves(list: MachineCurve[], words: Texts['machine']): HTMLElement {
   const [left, top, chartWidth, chartHeight, bottom] = [76, 14, 640, 260, 34];
@@ -97,7 +107,7 @@ function curves(list: MachineCurve[], words: Texts['machine']): HTMLElement {
   list.forEach((curve, i) => {
     const bandwidths = busBandwidths(curve);
     const line = svg('polyline', {
-      class: `curve series${i % 4}`,
+      class: look(i),
       points: curve.size_bytes.map((size, k) => `${x(size).toFixed(1)},${y(bandwidths[k]!).toFixed(1)}`).join(' '),
     });
     const title = svg('title', {});
@@ -113,7 +123,7 @@ function curves(list: MachineCurve[], words: Texts['machine']): HTMLElement {
     h(
       'ul',
       { class: 'legend' },
-      ...list.map((curve, i) => h('li', {}, h('span', { class: `swatch series${i % 4}`, 'aria-hidden': 'true' }), `${curve.collective}, ${curve.algorithm}`)),
+      ...list.map((curve, i) => h('li', {}, key(i), `${curve.collective}, ${curve.algorithm}`)),
     ),
   );
 }
