@@ -865,7 +865,7 @@ class Plan(CliTest):
         # 100 GB/s of algorithm bandwidth, 50 us: the same machine by hand, but for interpolation between sizes.
         other = self.plan("bert_large", "--machine", "8@175GB/s,3.571429us", "--algorithm", "ring")
         self.assertAlmostEqual(planned["predicted_step_s"], other["predicted_step_s"], delta=1e-4)
-        self.assertIn("all_reduce was measured up to 256 MiB", stretto("plan", "bert_large", "--machine", path).stderr)
+        self.assertIn("all_reduce was measured up to 256.0 MiB", stretto("plan", "bert_large", "--machine", path).stderr)
         self.assertNotIn("was measured up to", stretto("plan", "resnet50", "--machine", path).stderr)
         document["config"]["ngpus"] = 1
         path.write_text(json.dumps(document))
