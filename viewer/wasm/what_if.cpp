@@ -103,6 +103,8 @@ Json what_if(const Json& question) {
   analysis.samples_per_step = profile.batch * std::int64_t{costs.ranks};
   Summary summary = analyze(simulation.timeline, analysis);
   summary.bound = std::min(summary.step, best.bound);
+  // Ranks that do the same are drawn as one.
+  summary.ranks = static_cast<decltype(summary.ranks)>(costs.ranks);
   Json answer = {
       {"ranks", costs.ranks},
       {"assumptions", profile.assumptions},
