@@ -139,8 +139,8 @@ int run_simulate(const SimulateFlags& flags, const Context& context) {
       loaded.profile.batch * loaded.options.accumulate * std::int64_t{loaded.costs.ranks};
   analysis.one_rank_step = flags.artifacts.one_rank_step(loaded.profile.model);
   Summary summary = analyze(simulation.timeline, analysis);
-  // Ranks of one speed do the same, and are drawn once.
-  summary.ranks = static_cast<decltype(summary.ranks)>(loaded.costs.ranks);
+  // Ranks that do the same are drawn as one.
+  summary.ranks = simulation.timeline.world_size;
   // Of the model, and not of what was simulated: no plan, this one neither, is quicker.
   if (!compresses(resolved.plan)) {
     summary.bound =

@@ -164,6 +164,8 @@ Simulated simulated(const StepProfile& profile,
   AnalyzeOptions analysis;
   analysis.samples_per_step = profile.batch * options.accumulate * std::int64_t{costs.ranks};
   made.summary = analyze(made.simulation.timeline, analysis);
+  // Ranks that do the same are drawn as one.
+  made.summary.ranks = made.simulation.timeline.world_size;
   // Of the model, not of what was simulated: no plan, this one neither, is quicker.
   made.summary.bound = std::min(made.summary.step, best.bound);
   return made;

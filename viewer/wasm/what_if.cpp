@@ -104,7 +104,7 @@ Json what_if(const Json& question) {
   Summary summary = analyze(simulation.timeline, analysis);
   summary.bound = std::min(summary.step, best.bound);
   // Ranks that do the same are drawn as one.
-  summary.ranks = static_cast<decltype(summary.ranks)>(costs.ranks);
+  summary.ranks = simulation.timeline.world_size;
   Json answer = {
       {"ranks", costs.ranks},
       {"assumptions", profile.assumptions},
