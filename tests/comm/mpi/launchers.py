@@ -68,8 +68,9 @@ LAUNCHERS = [
         [],
         ["-disable-auto-cleanup"],
         {},
-        # What UCX uses on one host ends the process when a peer is gone.
-        {"UCX_TLS": "tcp,self", "MPIR_CVAR_NOLOCAL": "1"},
+        # What UCX uses on one host ends the process when a peer is gone, and so do puts over TCP that are not
+        # confirmed (an assertion on UCT_TCP_EP_FLAG_PUT_TX_WAITING_ACK).
+        {"UCX_TLS": "tcp,self", "UCX_TCP_PUT_ENABLE": "n", "MPIR_CVAR_NOLOCAL": "1"},
         # Also with that flag, Hydra ends all when a child of its own dies by a signal.
         ["bash", "-c", 'trap : USR1; "$@" & rank=$!; while kill -0 $rank 2>/dev/null; do wait $rank; done', "rank"],
     ),
