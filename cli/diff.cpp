@@ -192,7 +192,7 @@ std::string failure_of(const Condition& condition,
                : std::string();
 }
 
-struct Outcome {
+struct Comparison {
   std::string text;
   ordered_json json = ordered_json::array();
   std::vector<std::string> failures;
@@ -202,7 +202,7 @@ struct Outcome {
 void compare(const Entry& before,
              const Entry& after,
              const std::vector<Condition>& conditions,
-             Outcome& outcome) {
+             Comparison& outcome) {
   std::vector<std::vector<std::string>> rows = {
       {before.name.empty() ? "number" : before.name, "before", "after", "change"}};
   ordered_json numbers;
@@ -232,7 +232,7 @@ void compare(const Entry& before,
   }
 }
 
-Outcome compare_two(const DiffFlags& flags, const std::vector<Condition>& conditions) {
+Comparison compare_two(const DiffFlags& flags, const std::vector<Condition>& conditions) {
   if (flags.trace.paths.size() != 2) {
     throw Error(ErrorCode::kInvalidArgument,
                 {"diff compares two results",
@@ -243,7 +243,7 @@ Outcome compare_two(const DiffFlags& flags, const std::vector<Condition>& condit
   }
   const std::vector<Entry> before = entries_of(flags.trace.paths[0], flags.trace);
   const std::vector<Entry> after = entries_of(flags.trace.paths[1], flags.trace);
-  Outcome outcome;
+  Comparison outcome;
   for (const Entry& entry : before) {
     const auto same = std::find_if(
         after.begin(), after.end(), [&](const Entry& other) { return other.name == entry.name; });
@@ -266,8 +266,8 @@ Outcome compare_two(const DiffFlags& flags, const std::vector<Condition>& condit
 
 /// All results of a directory in the order of their names; the last against the median of those
 /// before it.
-Outcome review(const DiffFlags& flags, const std::vector<Condition>& conditions) {
-  Outcome outcome;
+Comparison review(const DiffFlags& flags, const std::vector<Condition>& conditions) {
+  Comparison outcome;
   std::vector<std::vector<std::string>> rows = {{"result", "exposed_s", "step_s", "hidden_ratio"}};
   std::vector<Entry> entries;
   const std::vector<std::filesystem::path> paths = find_traces({flags.history});
@@ -324,7 +324,7 @@ int run_diff(const DiffFlags& flags, const Context& context) {
   for (const std::string& text : flags.fail_if) {
     conditions.push_back(parse_condition(text));
   }
-  const Outcome outcome =
+  const Comparison outcome =
       flags.history.empty() ? compare_two(flags, conditions) : review(flags, conditions);
   if (flags.json) {
     const ordered_json document = {{"schema", "stretto.diff/1"},

@@ -53,7 +53,7 @@ std::string gigabytes(BytesPerSecond rate) {
   return fmt::format("{:.{}f}", value, value < 1 ? 4 : 2);
 }
 
-std::string percent(double ratio) {
+std::string in_percent(double ratio) {
   return fmt::format("{:.1f}", 100 * ratio);
 }
 
@@ -179,7 +179,7 @@ std::string segments_text(const std::vector<FitSegment>& segments) {
         format(segment.last),
         format(segment.line.latency),
         segment.line.seconds_per_byte > 0 ? format(segment.line.bandwidth()) : "whatever the size",
-        percent(segment.line.worst_residual));
+        in_percent(segment.line.worst_residual));
   }
   return text;
 }
@@ -200,7 +200,7 @@ std::string fit_text(const MeasureResult& result) {
         format(result.machine->levels[i].latency),
         format(result.machine->levels[i].bandwidth),
         probe.sharing == 1 ? std::string() : fmt::format(", shared by {} ranks", probe.sharing),
-        percent(probe.line.worst_residual));
+        in_percent(probe.line.worst_residual));
     text += segments_text(probe.segments);
   }
   for (const CollectiveFit& fit : result.fits) {
@@ -208,7 +208,7 @@ std::string fit_text(const MeasureResult& result) {
                         to_string(result.measurement.collective),
                         to_string(fit.algorithm),
                         line_text(fit.line),
-                        percent(fit.line.worst_residual));
+                        in_percent(fit.line.worst_residual));
     text += segments_text(fit.segments);
   }
   return text;
@@ -235,7 +235,7 @@ std::string footer(const MeasureResult& result) {
         "--max-iters, --budget\n",
         open,
         measurement.rows.size(),
-        percent(result.precision));
+        in_percent(result.precision));
   }
   return text + "#\n";
 }
@@ -348,7 +348,7 @@ std::string measure_row(const Measurement& measurement, const MeasuredRow& row) 
                      wrong_text(row),
                      microseconds(row.time.p10),
                      microseconds(row.time.p90),
-                     percent(row.time.confidence_ratio),
+                     in_percent(row.time.confidence_ratio),
                      row.time.samples * row.block,
                      to_string(row.algorithm),
                      to_string(row.buffers));
