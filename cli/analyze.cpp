@@ -234,6 +234,7 @@ int run_analyze(const AnalyzeFlags& flags, const Context& context) {
   }
   TraceOptions reading = flags.trace;
   reading.no_align = reading.no_align || !flags.as.empty();  // HTA aligns nothing
+  reading.rows_without_collectives = !flags.as.empty();
   const Trace trace = reading.read(flags.json || flags.csv || flags.quiet);
   if (!flags.json) {
     std::fputs(warnings_of(trace).c_str(), stderr);

@@ -119,6 +119,7 @@ Trace TraceOptions::read(bool quiet) const {
   TraceReadOptions options;
   options.salvage = salvage;
   options.step_expression = step_regex;
+  options.rows_without_collectives = rows_without_collectives;
   for (const std::string& expression : comm_regex) {
     from_flag("--comm-regex", [&] {
       options.rules.add_expression(expression);

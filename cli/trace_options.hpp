@@ -19,6 +19,7 @@ struct TraceOptions {
   std::string step_regex;
   bool salvage = false;
   bool no_align = false;
+  bool rows_without_collectives = false;  ///< Of no flag: as TraceReadOptions has it.
 
   void add_to(CLI::App& app);
   /// How to read, without what: for commands that read other files too.

@@ -209,7 +209,11 @@ class ChromeReader {
         add_device(event, category);
         return;
       case Category::kAccelerator:
-        add_device(event, event.name == "dma_request" ? Category::kCopy : Category::kKernel);
+        if (builder_.options().rows_without_collectives) {
+          add_device(event, event.name == "dma_request" ? Category::kCopy : Category::kKernel);
+        } else {
+          ++accelerator_rows_;
+        }
         return;
       case Category::kRuntime:
         add_runtime(event);
@@ -708,6 +712,12 @@ class ChromeReader {
                     " device rows have neither time nor duration: the profiler lost them, and they "
                     "count as nothing");
     }
+    if (accelerator_rows_ > 0) {
+      builder_.note(
+          std::to_string(accelerator_rows_) +
+          " rows of MTIA's devices are not counted: its collectives have rows on the host "
+          "only, so those are what is compared (--as hta counts them as HTA does)");
+    }
     if (bad_links_ > 0) {
       builder_.note(std::to_string(bad_links_) +
                     " rows have a correlation that is no number: they are linked to no launch");
@@ -743,6 +753,7 @@ class ChromeReader {
   std::uint32_t process_groups_ = 0;  // 0 if the file does not say
   std::uint64_t timeless_ = 0;
   std::uint64_t bad_links_ = 0;
+  std::uint64_t accelerator_rows_ = 0;
 };
 
 }  // namespace

@@ -76,6 +76,9 @@ struct TraceReadOptions {
   /// Steps are annotations (or NVTX ranges) that match; empty: PyTorch's ProfilerStep, else
   /// `step`/`iteration` ranges, else the ends of optimizer steps.
   std::string step_expression{};
+  /// Also the rows of devices whose collectives have rows on the host only (MTIA): HTA counts them.
+  /// With them a rank would have a device that never communicates, and nothing exposed.
+  bool rows_without_collectives = false;
   /// Called now and then: file, and the share of it that is read, 0 to 1.
   std::function<void(const std::string& path, double share)> on_progress{};
 };

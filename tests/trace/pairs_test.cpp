@@ -172,22 +172,39 @@ TEST(Pairs, OpenOnesAreNotKeptWithoutLimit) {
       << trace.files[0].notes[0];
 }
 
-TEST(Mtia, CopiesAndKernelsOfOneCategory) {
-  const Trace trace = read(
-      KinetoText()
-          .slice("mtia_runtime", "runFunction - job_prep", "1", "2", "1", R"("correlation": 18)")
-          .slice("mtia_ccp_events",
-                 "fc-dtype_Float",
-                 "10",
-                 "5",
-                 "408",
-                 R"("correlation": 18, "stream": 102, "column": "0", "row": "0")")
-          .slice("mtia_ccp_events",
-                 "dma_request",
-                 "12",
-                 "8",
-                 "801",
-                 R"("direction": "DEVICE_TO_HOST", "size": 16, "sqid": 1)"));
+/// What MTIA's profiler writes of two rows on the device.
+KinetoText mtia_text() {
+  KinetoText text;
+  text.slice("mtia_runtime", "runFunction - job_prep", "1", "2", "1", R"("correlation": 18)")
+      .slice("mtia_ccp_events",
+             "fc-dtype_Float",
+             "10",
+             "5",
+             "408",
+             R"("correlation": 18, "stream": 102, "column": "0", "row": "0")")
+      .slice("mtia_ccp_events",
+             "dma_request",
+             "12",
+             "8",
+             "801",
+             R"("direction": "DEVICE_TO_HOST", "size": 16, "sqid": 1)");
+  return text;
+}
+
+/// Its collectives have rows on the host only: a device without communication would say that
+/// nothing is exposed.
+TEST(Mtia, ItsRowsAreNoDeviceThatNeverCommunicates) {
+  const Trace trace = read(mtia_text());
+  EXPECT_TRUE(device_rows(trace).empty());
+  ASSERT_EQ(trace.files[0].notes.size(), 1U);
+  EXPECT_NE(trace.files[0].notes[0].find("2 rows of MTIA's devices"), std::string::npos)
+      << trace.files[0].notes[0];
+}
+
+TEST(Mtia, CopiesAndKernelsOfOneCategoryWhereTheyCount) {
+  TraceReadOptions options;
+  options.rows_without_collectives = true;
+  const Trace trace = read(mtia_text(), options);
   EXPECT_EQ(device_rows(trace),
             (std::vector<Row>{{"dma_request", 12000, 20000, 801, RecordKind::kCopy},
                               {"fc-dtype_Float", 10000, 15000, 102, RecordKind::kCompute}}));
