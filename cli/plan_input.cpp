@@ -366,7 +366,6 @@ PlanInput::Loaded PlanInput::load(bool quiet) const {
       std::fputs(warnings_of(read).c_str(), stderr);
     }
     refuse_model_flags("a trace");
-    loaded.options.optimizer_per_bucket = false;  // as the frameworks that write traces
     const Explanation explanation = explain(read.timeline);
     loaded.profile = planning_profile_of_trace(read.timeline,
                                                slowdown_of_recording(explanation.slowdown, quiet));

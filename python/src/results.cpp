@@ -135,7 +135,6 @@ Planned plan_trace(const Analysis& analysis,
                    std::string_view algorithm,
                    SimulateOptions options) {
   StepProfile profile = planning_profile_of_trace(*analysis.timeline);
-  options.optimizer_per_bucket = false;  // as the frameworks that write traces
   if (machine) {
     ExchangeCosts costs = costs_on(*machine, algorithm, profile);
     return planned(std::move(profile), std::move(costs), options);

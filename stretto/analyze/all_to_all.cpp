@@ -13,8 +13,8 @@ namespace {
 /// they sum to the counts, and long lists of them are cut off.
 struct Traffic {
   std::int64_t sent = 0;
-  std::int64_t received = 0;
-  [[nodiscard]] std::int64_t larger() const { return std::max(sent, received); }
+  std::optional<std::int64_t> received;
+  [[nodiscard]] std::int64_t larger() const { return std::max(sent, received.value_or(0)); }
 };
 
 std::optional<Traffic> traffic_of(const Timeline& timeline, const Record& record) {
@@ -27,8 +27,9 @@ std::optional<Traffic> traffic_of(const Timeline& timeline, const Record& record
       std::max(call.in_elements, call.out_elements) > kMost / call.element_bytes) {
     return std::nullopt;
   }
-  return Traffic{std::max<std::int64_t>(0, call.in_elements) * call.element_bytes,
-                 std::max<std::int64_t>(0, call.out_elements) * call.element_bytes};
+  return Traffic{
+      std::max<std::int64_t>(0, call.in_elements) * call.element_bytes,
+      call.out_elements < 0 ? std::nullopt : std::optional(call.out_elements * call.element_bytes)};
 }
 
 /// Of matched calls whose size every rank knows.
@@ -66,10 +67,18 @@ std::optional<AllToAllBalance> all_to_all_balance(const Timeline& timeline,
       continue;
     }
     AllToAllRank& rank = ranks[record->rank];
+    // Of all its calls, or it would be less than it was.
+    if (rank.calls == 0) {
+      rank.received = Bytes(0);
+    }
+    if (!traffic->received) {
+      rank.received = std::nullopt;
+    } else if (rank.received) {
+      *rank.received += Bytes(*traffic->received);
+    }
     rank.rank = record->rank;
     ++rank.calls;
     rank.sent += Bytes(traffic->sent);
-    rank.received += Bytes(traffic->received);
     rank.bytes += Bytes(traffic->larger());
     rank.total += Seconds(static_cast<double>(record->end_ns - record->begin_ns) / 1e9);
   }

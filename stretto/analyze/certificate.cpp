@@ -115,7 +115,6 @@ std::optional<Certificate> certify(const Timeline& timeline,
   }
   const Recorded recorded = cut(step_profile_of_trace(timeline), kPieces);
   SimulateOptions options;
-  options.optimizer_per_bucket = false;
   options.recorded_ranks = 0;
   const PlanResult best = plan(recorded.profile, costs, options);
   const Seconds now = simulate(recorded.profile, costs, recorded.plan, options).step;

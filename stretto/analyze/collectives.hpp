@@ -51,7 +51,7 @@ struct AllToAllRank {
   std::uint32_t rank = 0;
   std::int64_t calls = 0;
   Bytes sent{};
-  Bytes received{};  ///< 0 if the trace has only what goes in.
+  std::optional<Bytes> received;  ///< Absent if the trace has only what goes in.
   /// Sum over calls of the larger of the two: what bounds its time.
   Bytes bytes{};
   Seconds total{};  ///< Sum of durations, waiting for the others included.

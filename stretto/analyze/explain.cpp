@@ -174,6 +174,7 @@ StepProfile step_profile_of_trace(const Timeline& timeline, double slowdown) {
                         " steps; its collectives stand for the gradients they carried, as fp32";
   profile.beside_communication = slowdown == 1.0 && summary.exposed < summary.communication;
   profile.compute_slowdown = slowdown;
+  profile.optimizer_after_exchanges = true;  // as the frameworks that write traces
   if (slowdown != 1.0) {
     profile.assumptions +=
         "; compute beside communication is taken to have been slowed by the measured factor, and "

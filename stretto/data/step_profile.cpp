@@ -86,6 +86,9 @@ std::string to_json(const StepProfile& profile) {
   if (profile.compute_slowdown != 1.0) {
     document["compute_slowdown"] = profile.compute_slowdown;
   }
+  if (profile.optimizer_after_exchanges) {
+    document["optimizer_after_exchanges"] = true;
+  }
   document["forward_end_s"] = profile.forward_end.count();
   document["backward_end_s"] = profile.backward_end.count();
   document["compute_end_s"] = profile.compute_end.count();
@@ -105,6 +108,7 @@ StepProfile step_profile_from_json(std::string_view text, std::string_view where
                    "assumptions",
                    "beside_communication",
                    "compute_slowdown",
+                   "optimizer_after_exchanges",
                    "forward_end_s",
                    "backward_end_s",
                    "compute_end_s",
@@ -126,6 +130,9 @@ StepProfile step_profile_from_json(std::string_view text, std::string_view where
                       "a factor of 1 or more",
                       ""});
     }
+  }
+  if (const auto after = root.find("optimizer_after_exchanges")) {
+    profile.optimizer_after_exchanges = after->boolean();
   }
   profile.forward_end = root.at("forward_end_s").seconds();
   profile.backward_end =

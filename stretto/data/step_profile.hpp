@@ -40,6 +40,9 @@ struct StepProfile {
   /// measured; 1: it was not. Of a profile that is not beside_communication the times are without
   /// it.
   double compute_slowdown = 1.0;
+  /// The optimizer came in one piece after the last exchange, as in the frameworks that write
+  /// traces, and not bucket by bucket.
+  bool optimizer_after_exchanges = false;
   std::vector<LayerTime> forward;
   Seconds forward_end{};               ///< Backward starts here.
   Seconds backward_end{};              ///< The last gradient is ready at or before this.

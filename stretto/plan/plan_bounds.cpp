@@ -80,7 +80,7 @@ std::vector<Bound> bounds_of(const StepProfile& profile,
   }
   bounds[0].step += update;
   // The last exchange is followed by its own part of the optimizer, or all of it.
-  if (!options.optimizer_per_bucket) {
+  if (!problem.optimizer_follows) {
     bounds[1].step += update;
   } else {
     bounds[1].step = std::max(bounds[1].step, bounds[0].step);

@@ -241,7 +241,7 @@ Candidate best_plan(const StepProfile& profile,
   const Problem problem = problem_of(profile, options);
   const bool exact = is_exact(profile, costs, options);
   const ExchangeTime& cost = gradient_cost(costs, options);
-  const bool updates_follow = options.optimizer_per_bucket;
+  const bool updates_follow = problem.optimizer_follows;
   const std::vector<std::size_t> ends = optimal_cut(problem, cost, updates_follow).ends;
   Candidate proven{plan_of_ends(tensors_of(profile), ends, "optimal for this cost"), {}, exact};
   proven.step = evaluate.step(proven.plan);
@@ -297,7 +297,7 @@ Seconds best_step(const StepProfile& profile,
                   const SimulateOptions& options,
                   const Evaluator& evaluate) {
   const bool update_in_one_piece =
-      !options.optimizer_per_bucket || profile.compute_end <= profile.backward_end;
+      !optimizer_follows(profile, options) || profile.compute_end <= profile.backward_end;
   if (!update_in_one_piece || !is_exact(profile, costs, options)) {
     return best_plan(profile, costs, options, evaluate).step;
   }

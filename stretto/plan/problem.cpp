@@ -35,6 +35,7 @@ Problem problem_of(const StepProfile& profile, const SimulateOptions& options) {
     problem.total += tensor.bytes();
   }
   problem.compute_end = before + factor * profile.backward_end;
+  problem.optimizer_follows = optimizer_follows(profile, options);
   problem.update = factor * (profile.compute_end - profile.backward_end);
   return problem;
 }
@@ -44,7 +45,7 @@ bool is_exact(const StepProfile& profile,
               const SimulateOptions& options) {
   return options.schedule != Schedule::kPriority && options.sharding == Sharding::kNone &&
          options.streams == 1 && costs.compute_slowdown == 1.0 && one_dtype(profile) &&
-         (!options.optimizer_per_bucket || profile.compute_end <= profile.backward_end ||
+         (!optimizer_follows(profile, options) || profile.compute_end <= profile.backward_end ||
           profile.tensors.size() <= most_tensors_to_bisect(costs.all_reduce));
 }
 
@@ -113,8 +114,8 @@ std::optional<Seconds> Evaluator::step_in_order(const Plan& plan) const {
   if (covered != ends_.back()) {
     return std::nullopt;
   }
-  return options_.optimizer_per_bucket ? updated
-                                       : std::max(problem_.compute_end, channel) + problem_.update;
+  return problem_.optimizer_follows ? updated
+                                    : std::max(problem_.compute_end, channel) + problem_.update;
 }
 
 Seconds Evaluator::step(const Plan& plan) const {

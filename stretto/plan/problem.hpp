@@ -16,8 +16,9 @@ namespace stretto::detail {
 /// The step as bucketing.hpp looks at it.
 struct Problem {
   std::vector<ReadyBytes> gradients;
-  Seconds compute_end{};  ///< Backward is over.
-  Seconds update{};       ///< The optimizer, on all bytes.
+  Seconds compute_end{};          ///< Backward is over.
+  Seconds update{};               ///< The optimizer, on all bytes.
+  bool optimizer_follows = true;  ///< Each bucket; else it comes in one piece after the last.
   Bytes total{};
 };
 [[nodiscard]] Problem problem_of(const StepProfile& profile, const SimulateOptions& options);

@@ -72,12 +72,13 @@ ordered_json all_to_all_json(const std::optional<AllToAllBalance>& balance) {
   }
   ordered_json ranks = ordered_json::array();
   for (const AllToAllRank& rank : balance->ranks) {
-    ranks.push_back({{"rank", rank.rank},
-                     {"calls", rank.calls},
-                     {"sent_bytes", rank.sent.count()},
-                     {"received_bytes", rank.received.count()},
-                     {"bytes", rank.bytes.count()},
-                     {"total_s", rank.total.count()}});
+    ranks.push_back(
+        {{"rank", rank.rank},
+         {"calls", rank.calls},
+         {"sent_bytes", rank.sent.count()},
+         {"received_bytes", rank.received ? ordered_json(rank.received->count()) : ordered_json()},
+         {"bytes", rank.bytes.count()},
+         {"total_s", rank.total.count()}});
   }
   return {{"max_over_mean", balance->max_over_mean},
           {"max_over_mean_per_call",

@@ -126,7 +126,7 @@ std::string all_to_all_table(const AllToAllBalance& balance, std::size_t most) {
     rows.push_back({std::to_string(rank.rank),
                     std::to_string(rank.calls),
                     format(rank.sent),
-                    format(rank.received),
+                    rank.received ? format(*rank.received) : "?",
                     format(rank.bytes),
                     fmt::format("{:.2f}", static_cast<double>(rank.bytes.count()) / mean),
                     format(rank.total)});

@@ -38,8 +38,8 @@ struct SimulateOptions {
   /// With kParameters: how many buckets ahead of their use all-gathers are launched. With kPriority
   /// and sharding: how many layers ahead of their use parameters are updated.
   int prefetch = 1;
-  /// The optimizer's time is spent bucket by bucket, by bytes, as each becomes available; else in
-  /// one piece after the last (PyTorch).
+  /// The optimizer's time is spent bucket by bucket, by bytes, as each becomes available; else, or
+  /// if the profile says `optimizer_after_exchanges`, in one piece after the last (PyTorch).
   bool optimizer_per_bucket = true;
   /// What each rank's compute takes, relative to the profile. Empty: all 1. Ranks that are equal
   /// are simulated once.
@@ -48,6 +48,12 @@ struct SimulateOptions {
   /// ones always one. 0: no Timeline is made.
   std::size_t recorded_ranks = 64;
 };
+
+/// Whether the optimizer follows on each bucket: unless options or profile say that it comes last.
+[[nodiscard]] inline bool optimizer_follows(const StepProfile& profile,
+                                            const SimulateOptions& options) noexcept {
+  return options.optimizer_per_bucket && !profile.optimizer_after_exchanges;
+}
 
 /// What exchanges cost, with what happens beside them.
 struct ExchangeCosts {

@@ -304,7 +304,8 @@ class ProgramBuilder {
 
   /// The optimizer after backward, and the end of the step.
   void update_all() {
-    if (!options_.optimizer_per_bucket) {
+    const bool follows = optimizer_follows(profile_, options_);
+    if (!follows) {
       for (std::uint32_t b = 0; b < plan_.buckets.size(); ++b) {
         wait_for(gradients_ + b);
       }
@@ -313,9 +314,9 @@ class ProgramBuilder {
         (profile_.compute_end - profile_.backward_end).count() / (sharded_ ? costs_.ranks : 1);
     const bool gathers = sharded_ && !parameters_sharded_;
     const std::size_t first_gather = result_.exchanges.size();
-    if (options_.optimizer_per_bucket || gathers) {
+    if (follows || gathers) {
       for (std::uint32_t b = 0; b < plan_.buckets.size(); ++b) {
-        if (options_.optimizer_per_bucket) {
+        if (follows) {
           wait_for(gradients_ + b);
         }
         if (gathers) {

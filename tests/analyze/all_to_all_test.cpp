@@ -77,6 +77,28 @@ TEST(AllToAll, TheBusiestAndTheIdlestRank) {
   EXPECT_NE(text_table(explanation, {}, Per::kCollective).find("1.69"), std::string::npos);
 }
 
+TEST(AllToAll, WhatComesOutIsUnknownWhereTheTraceHasOnlyWhatGoesIn) {
+  Timeline timeline =
+      testing::read_ranks({rank_of(0, {{1000, 7}, {1000, 7}}), rank_of(1, {{500, 9}, {500, 9}})})
+          .timeline;
+  ASSERT_EQ(timeline.calls.size(), 4U);
+  for (const Record& record : timeline.records) {
+    if (record.rank == 0 && record.call != kNoId) {
+      timeline.calls[record.call].out_elements = -1;
+      break;  // of one of its calls is enough
+    }
+  }
+  const Explanation explanation = explain(timeline);
+  ASSERT_TRUE(explanation.collectives.all_to_all);
+  const AllToAllBalance& balance = *explanation.collectives.all_to_all;
+  EXPECT_EQ(balance.ranks[0].rank, 0U);
+  EXPECT_FALSE(balance.ranks[0].received);
+  EXPECT_EQ(balance.ranks[0].sent, Bytes(2 * 2000));
+  EXPECT_EQ(balance.ranks[1].received, Bytes(2 * 18));
+  EXPECT_NE(to_json(explanation).find(R"("received_bytes":null)"), std::string::npos);
+  EXPECT_NE(text_table(explanation, {}, Per::kCollective).find("  ?"), std::string::npos);
+}
+
 TEST(AllToAll, EvenOnesAreNoCause) {
   const Explanation explanation =
       explain_ranks({rank_of(0, {{1000, 1000}}), rank_of(1, {{1000, 1000}})});

@@ -892,8 +892,7 @@ TEST(TraceProfile, WithoutTheSlowdownOfCommunication) {
       ExchangeTime(std::vector<CostLine>{{Seconds(40 * kUs), 80 * kUs / 1e6, Algorithm::kAuto}});
   costs.ranks = 2;
   costs.compute_slowdown = profile.compute_slowdown;
-  SimulateOptions options;
-  options.optimizer_per_bucket = false;
+  const SimulateOptions options;
   Plan recorded;
   recorded.tensors = tensors_of(profile);
   recorded.buckets = {{DType::kF32, 0, 1'000'000, 0, Algorithm::kAuto},

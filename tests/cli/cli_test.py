@@ -798,6 +798,20 @@ class Plan(CliTest):
         self.assertNotIn("missing", done.stderr)
         self.assertIn("of 8 ranks 1 are drawn", done.stderr)
 
+    def test_a_profile_of_a_trace_keeps_that_the_optimizer_comes_last(self):
+        path = self.directory / "recorded.profile.json"
+        done = stretto("convert", self.TRACES / "gloo_ddp_rank0.json.gz", "-o", path)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        profile = json.loads(path.read_text())
+        self.assertIs(profile["optimizer_after_exchanges"], True)
+        profile["compute_end_s"] = profile["backward_end_s"] + 0.01
+        steps = []
+        for last in (True, False):
+            profile["optimizer_after_exchanges"] = last
+            path.write_text(json.dumps(profile))
+            steps.append(self.plan(path, "--machine", "8@1Gbit/s,50us")["predicted_step_s"])
+        self.assertGreater(steps[0], steps[1])
+
     def test_a_machine_is_a_file_whatever_its_name(self):
         level = {"name": "link", "group_size": 2, "latency_s": 1e-5, "bandwidth_bytes_per_s": 1e9}
         machine = {"schema": "stretto.machine/1", "name": "m", "basis": "assumed", "source": "", "levels": [level]}

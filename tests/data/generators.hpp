@@ -98,6 +98,7 @@ inline StepProfile any_profile() {
   profile.basis = any_enum<Basis>(2);
   profile.assumptions = *any_name();
   profile.beside_communication = *rc::gen::arbitrary<bool>();
+  profile.optimizer_after_exchanges = *rc::gen::arbitrary<bool>();
   profile.compute_slowdown = 1.0 + *rc::gen::inRange(0, 8) / 8.0;
   Seconds now(*any_time_s());
   profile.forward_end = now;

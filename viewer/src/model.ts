@@ -10,8 +10,6 @@ export interface Question {
   /** One of the two: as after --machine, or a line fitted to a recording. */
   machine?: string;
   fitted?: Fitted;
-  /** The step was recorded: its optimizer comes in one piece, as in the frameworks that write traces. */
-  recorded?: boolean;
   batch?: number;
   device_flops?: number;
   algorithm?: string;

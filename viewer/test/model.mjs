@@ -98,7 +98,7 @@ try {
   const page = execFileSync(STRETTO, ['report', ...traces, '-q', '-o', '-'], { encoding: 'utf8', maxBuffer: 1 << 26 });
   const data = JSON.parse(/id="data">(.*?)<\/script>/s.exec(page)[1]).runs[0].model;
   for (const flags of [[], ['--bandwidth', '0.5', '--schedule', 'serial']]) {
-    const question = { profile: data.profile, fitted: data.fitted, recorded: true, bandwidth: flags.length ? 0.5 : 1, schedule: flags.length ? 'serial' : 'overlap', buckets: 'ddp' };
+    const question = { profile: data.profile, fitted: data.fitted, bandwidth: flags.length ? 0.5 : 1, schedule: flags.length ? 'serial' : 'overlap', buckets: 'ddp' };
     compare(question, flags, traces);
   }
 

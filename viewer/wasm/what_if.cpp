@@ -58,7 +58,6 @@ SimulateOptions options_of(const Json& question, int ranks) {
   SimulateOptions options;
   options.schedule = schedule_from_string(question.value("schedule", "overlap"));
   options.streams = question.value("streams", 1);
-  options.optimizer_per_bucket = !question.value("recorded", false);
   if (const auto slow = question.find("rank_speed"); slow != question.end()) {
     options.compute_factor.assign(static_cast<std::size_t>(ranks), 1.0);
     options.compute_factor.at(slow->at("rank").get<std::size_t>()) =

@@ -94,7 +94,6 @@ export function questionOf(inputs: Inputs, run: Run | undefined): Question {
   };
   if (inputs.model === ownModel && own !== null) {
     question.profile = own.profile;
-    question.recorded = true;
   } else {
     question.model = inputs.model;
   }
