@@ -9,6 +9,7 @@
 #include <sstream>
 #include <system_error>
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <unistd.h>
@@ -25,6 +26,42 @@ bool is_terminal(int descriptor) {
   const char* term = std::getenv("TERM");  // NOLINT(concurrency-mt-unsafe): see above
   return isatty(descriptor) == 1 && (term == nullptr || std::string_view(term) != "dumb");
 }
+
+/// A file without a name in that directory: gone with this process, however that ends. Where the
+/// file system or /proc cannot do it, there is none.
+class Unnamed {
+ public:
+  explicit Unnamed(const std::filesystem::path& directory)
+      : descriptor_(open(  // NOLINT(cppcoreguidelines-pro-type-vararg): POSIX
+            directory.empty() ? "." : directory.c_str(),
+            O_TMPFILE | O_RDWR | O_CLOEXEC,
+            0666)),
+        path_(fmt::format("/proc/self/fd/{}", descriptor_)) {
+    if (descriptor_ >= 0 && access(path_.c_str(), W_OK) != 0) {
+      close(descriptor_);
+      descriptor_ = -1;
+    }
+  }
+  Unnamed(const Unnamed&) = delete;
+  Unnamed& operator=(const Unnamed&) = delete;
+  ~Unnamed() {
+    if (descriptor_ >= 0) {
+      close(descriptor_);
+    }
+  }
+  [[nodiscard]] bool exists() const noexcept { return descriptor_ >= 0; }
+  /// By which it can be opened.
+  [[nodiscard]] const std::string& path() const noexcept { return path_; }
+  /// Gives it that name. 0, or why not.
+  [[nodiscard]] int link(const std::filesystem::path& name) const {
+    const int done = linkat(AT_FDCWD, path_.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW);
+    return done == 0 ? 0 : errno;
+  }
+
+ private:
+  int descriptor_;
+  std::string path_;
+};
 
 }  // namespace
 
@@ -144,9 +181,14 @@ void write_pieces(const std::filesystem::path& path,
   const fs::path target =
       fs::is_symlink(fs::symlink_status(path, failed)) ? fs::weakly_canonical(path, failed) : path;
   const fs::path fresh = target.string() + fmt::format(".{}.tmp", getpid());
+  const Unnamed unnamed(target.parent_path());
   int error = 0;
   try {
-    error = written(fresh);
+    error = written(unnamed.exists() ? fs::path(unnamed.path()) : fresh);
+    if (error == 0 && unnamed.exists()) {
+      fs::remove(fresh, failed);  // of one with this number that was killed long ago
+      error = unnamed.link(fresh);
+    }
   } catch (...) {
     fs::remove(fresh, failed);
     throw;

@@ -1086,6 +1086,20 @@ class SmallTraces(CliTest):
              "args": {"device": 0, "stream": stream, "correlation": stream}} for title, begin, length, stream in rows]}))
         return path
 
+    def test_what_is_killed_while_it_writes_leaves_nothing(self):
+        trace = self.trace("own.json")
+        page = self.directory / "killed" / "page.html"
+        page.parent.mkdir()
+        page.write_text("as it was")
+
+        def limit():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))  # SIGXFSZ ends what writes more
+
+        done = subprocess.run([STRETTO, "report", trace, "-o", page], preexec_fn=limit, capture_output=True, timeout=60)
+        self.assertEqual(done.returncode, -signal.SIGXFSZ, done.stderr)
+        self.assertEqual(page.read_text(), "as it was")
+        self.assertEqual(list(page.parent.iterdir()), [page])
+
     def test_a_result_never_replaces_what_it_is_made_from(self):
         path = self.trace("own.json")
         before = path.read_bytes()
