@@ -45,9 +45,13 @@ double seconds_per_byte_beyond(std::span<const CurvePoint> points) noexcept {
         return size.count() < 2 * point.size.count();
       });
   const CurvePoint& before = half == points.begin() ? points.front() : *(half - 1);
-  return last.time > before.time ? (last.time - before.time).count() /
-                                       static_cast<double>((last.size - before.size).count())
-                                 : last.time.count() / static_cast<double>(last.size.count());
+  const auto slope_from = [&last](const CurvePoint& point) {
+    return last.time > point.time ? (last.time - point.time).count() /
+                                        static_cast<double>((last.size - point.size).count())
+                                  : 0.0;
+  };
+  const double slope = std::max(slope_from(before), slope_from(points.front()) / 2);
+  return slope > 0.0 ? slope : last.time.count() / static_cast<double>(last.size.count());
 }
 
 ExchangeTime::ExchangeTime(std::vector<CostLine> lines) : lines_(std::move(lines)) {
