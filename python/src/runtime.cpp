@@ -263,7 +263,8 @@ void bind_session(nb::module_& module) {
              std::uint32_t verify_every,
              std::size_t record_steps,
              bool reduce_first,
-             std::uint32_t codec_start) {
+             std::uint32_t codec_start,
+             double optimizer_momentum) {
             SessionOptions options;
             options.op = op_from_string(op);
             options.schedule = schedule_from_string(schedule);
@@ -272,6 +273,7 @@ void bind_session(nb::module_& module) {
             options.record_steps = record_steps;
             options.reduce_first = reduce_first;
             options.codec_start = codec_start;
+            options.optimizer_momentum = optimizer_momentum;
             const nb::gil_scoped_release release;
             new (self) PythonSession(communicator, std::move(plan), options);
           },
@@ -284,6 +286,7 @@ void bind_session(nb::module_& module) {
           "record_steps"_a = 50,
           "reduce_first"_a = false,
           "codec_start"_a = 0,
+          "optimizer_momentum"_a = 0.0,
           nb::keep_alive<1, 2>())
       .def_prop_ro("plan", [](const PythonSession& self) { return self.session.plan(); })
       .def_prop_ro("step", [](const PythonSession& self) { return self.session.step(); })

@@ -99,6 +99,7 @@ class CompressedBucket : private detail::Procedure {
     float* next_of_sums = nullptr;
     const float* velocity = nullptr;  ///< With momentum correction.
     float* next_velocity = nullptr;
+    const float* strays = nullptr;  ///< To be sent as they are, beside the velocity; or null.
     std::uint32_t step = 0;
     std::uint64_t key = 0;
   };
@@ -120,7 +121,7 @@ class CompressedBucket : private detail::Procedure {
                                                              const CodecSpec& codec,
                                                              std::size_t count,
                                                              std::vector<MatrixPart> matrices);
-  void take_strays(std::size_t begin, std::size_t end) noexcept;
+  void take_strays(float* to, std::size_t begin, std::size_t end) noexcept;
 
   // Steps in which residuals of elements that this rank does not encode may be there: each of the
   // two copies is emptied in one.

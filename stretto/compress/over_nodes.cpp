@@ -69,7 +69,16 @@ detail::Task CompressedBucket::over_nodes(detail::Exchange& exchange) {
     shares.push_back(part_of(count, members, place));
   }
   const Part mine = shares[static_cast<std::size_t>(node.place)];
-  take_strays(mine.begin, mine.end);
+  // Where a velocity is kept, what was to be sent must not become a part of it.
+  const bool apart = strays_ > 0 && input_.velocity != nullptr && input_.own != nullptr;
+  std::unique_ptr<Arena> strays;
+  if (apart) {
+    strays = exchange.transport.allocate(Bytes(static_cast<std::int64_t>(whole.data.size_bytes())));
+    std::memset(strays->bytes().data(), 0, whole.data.size_bytes());
+    take_strays(reinterpret_cast<float*>(strays->bytes().data()), mine.begin, mine.end);
+  } else {
+    take_strays(reinterpret_cast<float*>(whole.data.data), mine.begin, mine.end);
+  }
 
   // What is not memory that can be lent takes a copy along.
   BufferView data = whole.data;
@@ -82,6 +91,13 @@ detail::Task CompressedBucket::over_nodes(detail::Exchange& exchange) {
   const detail::Parts parts(shares, data);
   detail::Exchange inside = exchange.among(node.ranks, node.place);
   co_await detail::reduce_scatter_ring(inside, data, ReduceOp::kSum, parts);
+  if (apart) {
+    BufferView sums = whole.data;
+    sums.data = strays->bytes().data();
+    const detail::Parts parts_of_strays(shares, sums);
+    co_await detail::reduce_scatter_ring(inside, sums, ReduceOp::kSum, parts_of_strays);
+    input_.strays = reinterpret_cast<const float*>(sums.data) + mine.begin;
+  }
 
   const std::size_t length = mine.end - mine.begin;
   input_.data = data.slice(mine.begin, mine.end);
@@ -123,18 +139,25 @@ detail::Task CompressedBucket::exchange_among(detail::Exchange& /*exchange*/) {
 
 // Other buckets, or an exchange among all ranks, have left this rank something to send of elements
 // that it does not encode any more.
-void CompressedBucket::take_strays(std::size_t begin, std::size_t end) noexcept {
+void CompressedBucket::take_strays(float* to, std::size_t begin, std::size_t end) noexcept {
   if (strays_ == 0 || input_.own == nullptr) {
     return;
   }
-  auto* const gradient = reinterpret_cast<float*>(input_.data.data);
+  const auto clear = [](float* next) {
+    if (*next != 0.0F) {  // most pages are never written
+      *next = 0.0F;
+    }
+  };
+  // A velocity that ends here would have gone on so far.
+  const auto still_to_come = static_cast<float>(codec_.momentum / (1.0 - codec_.momentum));
   for (const Part part : {Part{0, begin}, Part{end, input_.data.count}}) {
     for (std::size_t i = part.begin; i < part.end; ++i) {
-      gradient[i] += input_.own[i] + input_.of_sums[i];
-      for (float* const next : {&input_.next_own[i], &input_.next_of_sums[i]}) {
-        if (*next != 0.0F) {  // most pages are never written
-          *next = 0.0F;
-        }
+      to[i] += input_.own[i] + input_.of_sums[i];
+      clear(&input_.next_own[i]);
+      clear(&input_.next_of_sums[i]);
+      if (input_.velocity != nullptr) {
+        to[i] += still_to_come * input_.velocity[i];
+        clear(&input_.next_velocity[i]);
       }
     }
   }

@@ -16,7 +16,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "numbers are written as they are");
 
 constexpr std::string_view kMagic = "SRES";
-constexpr std::uint32_t kVersion = 3;
+constexpr std::uint32_t kVersion = 4;
 constexpr std::size_t kChecksum = sizeof(std::uint64_t);
 
 std::uint64_t checksum_of(std::span<const std::byte> bytes) {
@@ -135,6 +135,12 @@ std::vector<std::byte> to_bytes(const ResidualState& state) {
     writer.floats(tensor.sums);
     writer.number(std::uint64_t{tensor.velocity.size()});
     writer.floats(tensor.velocity);
+    writer.number(std::uint64_t{tensor.momenta.size()});
+    for (const ResidualState::Momentum& part : tensor.momenta) {
+      writer.number(part.begin);
+      writer.number(part.end);
+      writer.number(part.momentum);
+    }
   }
   writer.number(std::uint64_t{state.directions.size()});
   for (const std::vector<float>& directions : state.directions) {
@@ -194,6 +200,26 @@ ResidualState residual_state_from_bytes(std::span<const std::byte> bytes, std::s
                   std::to_string(own));
     }
     tensor.velocity = reader.floats(velocity);
+    const auto momenta = reader.number<std::uint64_t>();
+    for (std::uint64_t m = 0; m < momenta; ++m) {
+      ResidualState::Momentum part;
+      part.begin = reader.number<std::uint64_t>();
+      part.end = reader.number<std::uint64_t>();
+      part.momentum = reader.number<double>();
+      const bool in_order = tensor.momenta.empty() || tensor.momenta.back().end <= part.begin;
+      if (!in_order || part.begin > part.end || part.end > own) {
+        reader.fail("a momentum is of other elements than the tensor's, one after the other",
+                    std::to_string(part.begin) + " to " + std::to_string(part.end) + " of '" +
+                        tensor.name + "'",
+                    "up to " + std::to_string(own));
+      }
+      if (!(part.momentum >= 0.0 && part.momentum < 1.0)) {
+        reader.fail("a codec has no such momentum",
+                    std::to_string(part.momentum) + " of '" + tensor.name + "'",
+                    "from 0 to below 1");
+      }
+      tensor.momenta.push_back(part);
+    }
     state.tensors.push_back(std::move(tensor));
   }
   const auto buckets = reader.number<std::uint64_t>();
@@ -227,7 +253,8 @@ ResidualState remapped(std::span<const ResidualState> states,
                  state.plan_hash == first.plan_hash && state.tensors.size() == first.tensors.size();
     for (std::size_t i = 0; alike && i < state.tensors.size(); ++i) {
       alike = state.tensors[i].name == first.tensors[i].name &&
-              state.tensors[i].own.size() == first.tensors[i].own.size();
+              state.tensors[i].own.size() == first.tensors[i].own.size() &&
+              state.tensors[i].momenta == first.tensors[i].momenta;
     }
     if (!alike) {
       mismatch("two states are not of the same job and step", whose(state), "as " + whose(first));
@@ -254,7 +281,8 @@ ResidualState remapped(std::span<const ResidualState> states,
   result.rank = rank;
   result.step = first.step;
   for (const ResidualState::Tensor& tensor : first.tensors) {
-    result.tensors.push_back({tensor.name, std::vector<float>(tensor.own.size()), {}, {}});
+    result.tensors.push_back(
+        {tensor.name, std::vector<float>(tensor.own.size()), {}, {}, tensor.momenta});
   }
   for (std::uint64_t older = rank; older < first.world; older += world) {
     const ResidualState& state = of_rank(static_cast<std::uint32_t>(older));

@@ -13,11 +13,19 @@ namespace stretto {
 /// What codecs have not sent on one rank of a job, for a later job to send. By parameter, so that
 /// other buckets, codecs and numbers of ranks can take it up.
 struct ResidualState {
+  /// CodecSpec::momentum of the bucket that had these elements of a tensor.
+  struct Momentum {
+    std::uint64_t begin = 0;
+    std::uint64_t end = 0;
+    double momentum = 0.0;  ///< From 0 to below 1.
+    friend bool operator==(const Momentum&, const Momentum&) = default;
+  };
   struct Tensor {
     std::string name;
-    std::vector<float> own;       ///< One for each element.
-    std::vector<float> sums;      ///< Likewise, or empty: all zero.
-    std::vector<float> velocity;  ///< Likewise.
+    std::vector<float> own;         ///< One for each element.
+    std::vector<float> sums;        ///< Likewise, or empty: all zero.
+    std::vector<float> velocity;    ///< Likewise.
+    std::vector<Momentum> momenta;  ///< Of all elements, the same on all ranks.
     friend bool operator==(const Tensor&, const Tensor&) = default;
   };
   std::uint32_t world = 1;
@@ -31,7 +39,7 @@ struct ResidualState {
   friend bool operator==(const ResidualState&, const ResidualState&) = default;
 };
 
-/// `SRES`, version 3, little-endian, with an xxh64 of all of it at the end.
+/// `SRES`, version 4, little-endian, with an xxh64 of all of it at the end.
 [[nodiscard]] std::vector<std::byte> to_bytes(const ResidualState& state);
 /// @throws Error kParse naming `where`: another format, cut off, or a checksum that does not fit.
 [[nodiscard]] ResidualState residual_state_from_bytes(std::span<const std::byte> bytes,

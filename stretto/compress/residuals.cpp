@@ -73,6 +73,20 @@ void Residuals::scale(float factor) noexcept {
 }
 
 // NOLINTNEXTLINE(readability-make-member-function-const): what it owns changes
+void Residuals::end_velocity(std::size_t begin,
+                             std::size_t end,
+                             float own,
+                             float velocity) noexcept {
+  for (std::size_t i = begin; i < end; ++i) {
+    const float value = own * own_.current[i] + velocity * velocity_.current[i];
+    set_if_other(own_.current[i], value);
+    set_if_other(own_.next[i], value);
+    set_if_other(velocity_.current[i], 0.0F);
+    set_if_other(velocity_.next[i], 0.0F);
+  }
+}
+
+// NOLINTNEXTLINE(readability-make-member-function-const): what it owns changes
 void Residuals::set(std::size_t begin,
                     std::span<const float> own,
                     std::span<const float> sums,

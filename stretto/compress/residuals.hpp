@@ -59,6 +59,11 @@ class Residuals {
   /// what is left of the older ones; what undo() brings back too.
   void scale(float factor) noexcept;
 
+  /// After settle(), of elements [begin, end), whose codec has another momentum from now on, or
+  /// none: residual becomes `own` times itself and `velocity` times the velocity, which ends. No
+  /// undo() after it.
+  void end_velocity(std::size_t begin, std::size_t end, float own, float velocity) noexcept;
+
   /// The three kinds of elements [begin, end), as the next exchange will read them.
   [[nodiscard]] std::span<const float> own_part(std::size_t begin, std::size_t end) const noexcept {
     return {own(begin), end - begin};

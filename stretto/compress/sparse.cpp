@@ -54,6 +54,11 @@ class Sparse : public CompressedBucket {
       data[i] += momentum * input_.velocity[i];
       input_.next_velocity[i] = data[i];
     }
+    if (input_.strays != nullptr) {
+      for (std::size_t i = 0; i < input_.data.count; ++i) {
+        data[i] += input_.strays[i];
+      }
+    }
   }
   /// What was sent must not be moved once more by a velocity that is as old as what was sent.
   void end_velocity(const std::vector<std::uint32_t>& sent) const noexcept {

@@ -19,6 +19,14 @@ Session::Impl::Impl(Communicator& communicator_in, Plan plan_in, const SessionOp
     : communicator(communicator_in), options(options_in), plan(std::move(plan_in)) {
   plan.validate();
   check_types(plan);
+  if (!(options.optimizer_momentum >= 0.0 && options.optimizer_momentum < 1.0)) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {"an optimizer has no such momentum",
+                 "SessionOptions::optimizer_momentum",
+                 std::to_string(options.optimizer_momentum),
+                 "from 0 to below 1",
+                 ""});
+  }
   agree_on_plan(communicator, plan);
   agree_on_text(communicator, "the options of the Session", describe(options));
   offsets = plan.offsets();
@@ -364,16 +372,18 @@ void Session::replan(Plan plan) {
   impl_->drain();
   impl_->check_types(plan);
   agree_on_plan(impl_->communicator, plan);
-  if (impl_->residuals) {
-    impl_->residuals->settle();
-    impl_->can_undo = false;
-  }
+  const std::vector<Impl::Momentum> before = impl_->momenta();
   for (const Impl::BucketState& bucket : impl_->buckets) {
     if (bucket.compressed) {
       impl_->earlier_counters += bucket.compressed->counters();
     }
   }
   impl_->plan = std::move(plan);
+  if (impl_->residuals) {
+    impl_->residuals->settle();
+    impl_->convert_momentum(before);
+    impl_->can_undo = false;
+  }
   impl_->install();
 }
 

@@ -37,6 +37,10 @@ struct SessionOptions {
   /// So many steps travel as they are, before the plan's codecs begin. Counted from the first step
   /// of training: restore_compression() goes on where the older job was.
   std::uint32_t codec_start = 0;
+  /// What the optimizer multiplies its memory of gradients by, of buckets without a codec with
+  /// momentum; from 0 to below 1. Where a codec with momentum comes or goes, residuals and
+  /// velocities are brought into the unit in which they move weights as far as they would have.
+  double optimizer_momentum = 0.0;
   /// Each rank updates its own part of every bucket only, part_of(bucket's elements, ranks, rank),
   /// and needs optimizer state for no more (ZeRO stage 1: Rajbhandari et al. 2020,
   /// arXiv:1910.02054, section 5.1). Parameters live in parameter(i); a bucket's are gathered after
@@ -68,8 +72,8 @@ class Session {
   /// Collective: every rank calls it with an equal plan and equal options.
   /// @throws Error kMismatch on every rank, naming the first tensor or bucket that differs;
   ///         kInvalidArgument if the plan is not valid, or asks for the mean of integers, or its
-  ///         codecs go with neither op nor verify_every; kUnavailable if the communicator cannot
-  ///         run an algorithm or codec.
+  ///         codecs go with neither op nor verify_every, or optimizer_momentum is none;
+  ///         kUnavailable if the communicator cannot run an algorithm or codec.
   Session(Communicator& communicator, Plan plan, SessionOptions options = {});
   ~Session();
   Session(const Session&) = delete;

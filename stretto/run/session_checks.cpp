@@ -142,7 +142,8 @@ std::string Session::Impl::describe(const SessionOptions& options) {
          ", verify_every " + std::to_string(options.verify_every) + ", reduce_first " +
          (options.reduce_first ? "yes" : "no") + ", shard_optimizer " +
          (options.shard_optimizer ? "yes" : "no") + ", codec_start " +
-         std::to_string(options.codec_start);
+         std::to_string(options.codec_start) + ", optimizer_momentum " +
+         std::to_string(options.optimizer_momentum);
 }
 
 std::string Session::Impl::here(std::uint32_t b) const {

@@ -61,6 +61,18 @@ struct Session::Impl {
   /// Of the open step, in the count of codecs, which goes on where an older job has ended.
   [[nodiscard]] std::uint32_t codec_step() const noexcept { return codec_steps_before + step; }
 
+  // session_momentum.cpp
+  /// Elements of the arena of f32 whose codec has this momentum.
+  struct Momentum {
+    std::size_t begin = 0;
+    std::size_t end = 0;
+    double momentum = 0.0;
+  };
+  /// Of the installed plan.
+  [[nodiscard]] std::vector<Momentum> momenta() const;
+  /// Residuals, settled, were made by codecs with these, and are the installed plan's now.
+  void convert_momentum(const std::vector<Momentum>& before);
+
   // session_state.cpp
   void check_between_steps(const char* what) const;
   /// The step whose buckets these are.

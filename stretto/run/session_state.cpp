@@ -60,11 +60,12 @@ std::vector<std::byte> Session::compression_state() const {
   state.rank = static_cast<std::uint32_t>(impl_->communicator.rank());
   state.step = impl_->codec_step();
   state.plan_hash = impl_->plan.hash();
+  const std::vector<Impl::Momentum> momenta = impl_->momenta();
   for (const Place& place : places_of(impl_->plan)) {
     const std::span<const float> own = impl_->residuals->own_part(place.begin, place.end);
     const std::span<const float> sums = impl_->residuals->sums_part(place.begin, place.end);
     const std::span<const float> velocity = impl_->residuals->velocity_part(place.begin, place.end);
-    ResidualState::Tensor tensor{place.tensor->name, {own.begin(), own.end()}, {}, {}};
+    ResidualState::Tensor tensor{place.tensor->name, {own.begin(), own.end()}, {}, {}, {}};
     const auto any = [](std::span<const float> values) {
       return std::any_of(values.begin(), values.end(), [](float value) { return value != 0.0F; });
     };
@@ -74,6 +75,16 @@ std::vector<std::byte> Session::compression_state() const {
     if (any(velocity)) {
       tensor.velocity.assign(velocity.begin(), velocity.end());
     }
+    for (const Impl::Momentum& part : momenta) {
+      const std::size_t begin = std::max(part.begin, place.begin);
+      const std::size_t end = std::min(part.end, place.end);
+      if (begin < end) {
+        tensor.momenta.push_back({begin - place.begin, end - place.begin, part.momentum});
+      }
+    }
+    std::sort(tensor.momenta.begin(), tensor.momenta.end(), [](const auto& a, const auto& b) {
+      return a.begin < b.begin;
+    });
     state.tensors.push_back(std::move(tensor));
   }
   for (const Impl::BucketState& bucket : impl_->buckets) {
@@ -120,11 +131,18 @@ void Session::restore_compression(std::span<const std::vector<std::byte>> states
   if (!impl_->residuals) {
     impl_->make_residuals();
   }
+  std::vector<Impl::Momentum> before;
   for (const auto& [place, tensor] : found) {
     impl_->residuals->set(place.begin, tensor->own, tensor->sums, tensor->velocity);
+    for (const ResidualState::Momentum& part : tensor->momenta) {
+      before.push_back({place.begin + static_cast<std::size_t>(part.begin),
+                        place.begin + static_cast<std::size_t>(part.end),
+                        part.momentum});
+    }
   }
   if (state.plan_hash != impl_->plan.hash()) {  // other sums are this rank's to make
     impl_->residuals->settle();
+    impl_->convert_momentum(before);
   } else {
     for (std::size_t b = 0; b < std::min(state.directions.size(), impl_->buckets.size()); ++b) {
       if (impl_->buckets[b].compressed) {

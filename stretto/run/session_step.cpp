@@ -123,7 +123,6 @@ void Session::Impl::pay(std::uint32_t b) noexcept {
       gradient[i] += own[i];
     }
     std::fill_n(residuals->next_own(begin), own.size(), 0.0F);
-    std::fill_n(residuals->next_velocity(begin), own.size(), 0.0F);
   }
 }
 

@@ -232,6 +232,8 @@ struct Trainer {
   static SessionOptions session_options(const TrainOptions& options) {
     SessionOptions session = options.session;
     session.op = ReduceOp::kMean;
+    session.optimizer_momentum =
+        options.optimizer.kind == OptimizerKind::kSgd ? options.optimizer.momentum : 0.0;
     session.reduce_first = options.clip_norm > 0.0 && session.schedule == Schedule::kPriority;
     return session;
   }

@@ -18,9 +18,9 @@ ResidualState state_of(std::uint32_t rank, std::uint32_t world) {
   state.step = 7;
   state.plan_hash = 42;
   const auto value = static_cast<float>(rank + 1);
-  state.tensors.push_back({"a", {value, -value, 0.5F}, {}, {}});
-  state.tensors.push_back({"b", {value}, {10.0F * value}, {3.0F * value}});
-  state.tensors.push_back({"", {}, {}, {}});
+  state.tensors.push_back({"a", {value, -value, 0.5F}, {}, {}, {}});
+  state.tensors.push_back({"b", {value}, {10.0F * value}, {3.0F * value}, {{0, 1, 0.9}}});
+  state.tensors.push_back({"", {}, {}, {}, {}});
   state.directions = {{1.0F, 2.0F}, {}};
   return state;
 }

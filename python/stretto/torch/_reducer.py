@@ -13,6 +13,7 @@ import torch
 from .. import _core
 from ..errors import BackendError, Error, InvalidArgument, NeverReady, ReadyTwice
 from ._memory import broadcast_tensors, laid_out_like, layout_text, over_memory, real_dtype, spec_of
+from ._momentum import codecs_of, refuse_twice
 from ._process_group import GroupLink
 from ._travel import Travel
 from ._watch import Watch, wanted
@@ -139,6 +140,8 @@ class Reducer:
         self.doing = Doing("setting up", time.monotonic_ns())
         self.arrived: list[int] = []  # of tracked, in the open or last backward; kept if there is a watch
         self.watch: Optional[Watch] = None
+        self.momentum_codecs: dict[int, tuple[str, str]] = {}  # by id of the parameter
+        self._refuses_twice = False
         self._later: list[tuple[int, Callable[[], None]]] = []
         self._agree_on_model()
         if communicator.broadcast_text("watch" if wanted() else "", 0):
@@ -572,6 +575,7 @@ class Reducer:
                 raise
             self._pending_states, self._pending_factor = None, 1.0
         self.session = session
+        self._note_momentum()
         for index, spec in enumerate(session.plan.tensors):
             t = self.by_name[spec.name]
             address, _ = session.gradient(index)
@@ -580,6 +584,14 @@ class Reducer:
             if t.parameter.grad is not None or t.fired:
                 self._adopt(t)
         self._install_hooks(self._hook_that_reduces)
+
+    def _note_momentum(self) -> None:
+        assert self.session is not None
+        alone = self.communicator.size == 1  # nothing is encoded
+        self.momentum_codecs = {} if alone else codecs_of(self, self.session.plan)
+        if self.momentum_codecs and not self._refuses_twice:
+            self._refuses_twice = True
+            refuse_twice(self)
 
     def replan(self, plan: Optional[_core.Plan]) -> None:
         """Another plan, between steps; without one, the order is learned again. Collective."""
@@ -598,6 +610,7 @@ class Reducer:
             current = self.session.plan
             if [s.name for s in current.tensors] == [s.name for s in plan.tensors]:
                 self._guarded(lambda: self.session.replan(plan))
+                self._note_momentum()
             else:
                 self._guarded(lambda: self._install(plan))
 

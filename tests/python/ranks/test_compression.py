@@ -330,3 +330,35 @@ def test_the_hook_has_no_momentum_and_no_warm_up():
     for codec in ("topk:0.1:momentum=0.9", "topk:0.1:warmup=5"):
         with pytest.raises(stretto.Unavailable, match="the hook has no such codec"):
             torch_codec(codec)
+
+
+def test_momentum_is_not_applied_twice():
+    codec = "topk:0.1:momentum=0.9"
+
+    def without(parameters):
+        return torch.optim.SGD(parameters, lr=0.05)
+
+    model = make(compress=codec, bucket_cap_mb=0.03)
+    train(model, deep_loss, steps=2, optimizer=without)
+    before = weights(model)
+    for twice in (
+        lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9),
+        lambda p: torch.optim.Adam(p, lr=0.01),
+        lambda p: torch.optim.RMSprop(p, lr=0.01, momentum=0.5),
+    ):
+        with pytest.raises(stretto.InvalidArgument, match="momentum would be applied twice"):
+            train(model, deep_loss, steps=1, optimizer=twice)
+        assert torch.equal(weights(model), before)
+    train(model, deep_loss, steps=1, optimizer=lambda p: torch.optim.RMSprop(p, lr=0.001))
+    # Other models, and this one with another codec, may have theirs.
+    train(make(compress="topk:0.1", bucket_cap_mb=0.03), deep_loss, steps=1)
+    model.replan(model.plan.with_codec("topk:0.1:momentum=0.5", ["0.*"]))
+    with pytest.raises(stretto.InvalidArgument, match="momentum would be applied twice"):
+        train(model, deep_loss, steps=1)
+    other = make(bucket_cap_mb=0.03, plan=None)
+    train(other, deep_loss, steps=1)
+    other.replan(other.plan.with_codec(codec))
+    with pytest.raises(stretto.InvalidArgument, match="momentum would be applied twice"):
+        train(other, deep_loss, steps=1)
+    other.replan(other.plan.with_codec("none"))
+    train(other, deep_loss, steps=1)
