@@ -13,7 +13,6 @@
 #include "stretto/comm/communicator.hpp"
 #include "stretto/data/machine.hpp"
 #include "stretto/data/plan.hpp"
-#include "stretto/run/launcher.hpp"
 #include "stretto/run/plan_agreement.hpp"
 
 namespace stretto::cli {
@@ -39,23 +38,6 @@ struct JobOptions {
 /// `4@5Gbit/s,50us`.
 /// @throws Error as machine_of_file().
 [[nodiscard]] Machine load_machine(std::string_view flag, const std::string& text);
-
-/// The process ids of ranks that failed, why, and what the others did.
-struct Failure {
-  Error error;
-  std::string consequences;  ///< What happened to the other ranks because of it; may be empty.
-  int code = 1;              ///< Exit code.
-};
-
-/// What one rank left behind when it failed.
-struct RankError {
-  int rank = 0;
-  Error error;
-};
-
-/// The cause among the many failures of a job: a rank that was killed before one that failed by
-/// itself, and that before one that only lost its peer.
-[[nodiscard]] Failure root_cause(const LaunchResult& result, const std::vector<RankError>& errors);
 
 /// What must be the same on all ranks: launchers of others may start each with flags of its own.
 struct Alike {

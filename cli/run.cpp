@@ -10,6 +10,7 @@
 #include "commands.hpp"
 #include "job.hpp"
 #include "output.hpp"
+#include "root_cause.hpp"
 #include "stretto/run/launcher.hpp"
 
 namespace stretto::cli {
