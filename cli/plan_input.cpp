@@ -273,7 +273,7 @@ void PlanInput::price(Loaded& loaded, const std::vector<CodecSpec>& codecs) cons
   ExchangeCosts& costs = loaded.costs;
   if (loaded.machine) {
     set_codecs(*loaded.machine, priced.rates);
-    costs.codecs = costs_on(*loaded.machine, Algorithm::kDirect, loaded.profile).codecs;
+    costs.codecs = costs_on(*loaded.machine, loaded.algorithm, loaded.profile).codecs;
   } else {
     costs.codecs = codec_costs(priced.rates, costs.all_reduce, costs.all_gather, costs.ranks);
   }
@@ -409,6 +409,7 @@ PlanInput::Loaded PlanInput::load(bool quiet) const {
     if (!quiet) {
       std::fputs(beyond_measured(*loaded.machine, loaded.profile.bytes()).c_str(), stderr);
     }
+    loaded.algorithm = chosen;
     loaded.costs = costs_on(*loaded.machine, chosen, loaded.profile);
     loaded.costs_basis = fmt::format("{} ({}{}{})",
                                      loaded.machine->name,

@@ -48,6 +48,7 @@ struct PlanInput {
     StepProfile profile;
     std::optional<Machine> machine;  ///< Absent: costs are fitted to the trace.
     ExchangeCosts costs;
+    Algorithm algorithm = Algorithm::kDirect;  ///< Of the costs, if they are of a machine.
     SimulateOptions options;
     std::string costs_basis;                 ///< For people: where the costs come from.
     std::optional<Certificate> certificate;  ///< Of the same.

@@ -65,6 +65,7 @@ detail::Task CompressedBucket::over_nodes(detail::Exchange& exchange) {
   const std::size_t count = whole.data.count;
   const auto members = static_cast<int>(node.ranks.size());
   std::vector<Part> shares;
+  shares.reserve(node.ranks.size());
   for (int place = 0; place < members; ++place) {
     shares.push_back(part_of(count, members, place));
   }
@@ -118,7 +119,7 @@ detail::Task CompressedBucket::over_nodes(detail::Exchange& exchange) {
 
   co_await detail::all_gather_ring(inside, data, parts);
   // Of each share its owners know whether it was finite; of all of them, this rank only now.
-  const float* const values = reinterpret_cast<const float*>(data.data);
+  const auto* const values = reinterpret_cast<const float*>(data.data);
   finite_ = std::all_of(values, values + count, [](float value) { return std::isfinite(value); });
   const std::size_t others = count - length;
   counters_.sent_bytes += static_cast<std::int64_t>(2 * others * sizeof(float));

@@ -22,11 +22,13 @@ double bytes_of(Bytes size) noexcept {
 CodecCost::CodecCost(const CodecRate& rate,
                      ExchangeTime all_reduce,
                      ExchangeTime all_gather,
-                     int ranks)
+                     int ranks,
+                     std::optional<Inside> inside)
     : rate_(rate),
       exchange_(exchange_of(rate.codec)),
       wire_(exchange_ == CodecExchange::kGather ? std::move(all_gather) : std::move(all_reduce)),
-      ranks_(ranks) {}
+      ranks_(inside ? ranks / inside->ranks : ranks),
+      inside_(std::move(inside)) {}
 
 Bytes CodecCost::encoded(Bytes gradients) const noexcept {
   if (rate_.codec.count > 0) {  // a number of elements, however long the bucket is
@@ -47,8 +49,12 @@ Bytes CodecCost::on_wire(Bytes gradients) const noexcept {
   return exchange_ == CodecExchange::kGather ? Bytes(one.count() * ranks_) : one;
 }
 
+Seconds CodecCost::inside(Bytes gradients) const noexcept {
+  return inside_ ? inside_->reduce_scatter(gradients) + inside_->all_gather(gradients) : Seconds(0);
+}
+
 Seconds CodecCost::processor(Bytes gradients) const noexcept {
-  const double n = bytes_of(gradients);
+  const double n = bytes_of(gradients) / (inside_ ? inside_->ranks : 1);
   if (ranks_ < 2 || n <= 0.0) {
     return Seconds(0);
   }
@@ -66,23 +72,35 @@ Seconds CodecCost::processor(Bytes gradients) const noexcept {
 Seconds CodecCost::off_wire(Bytes gradients) const noexcept {
   const Bytes size = on_wire(gradients);
   const Seconds wire = wire_(size);
-  const Seconds latency = std::min(wire, wire_.latency(size));
   const Seconds work = processor(gradients);
+  Seconds latency = std::min(wire, wire_.latency(size));
+  const Seconds beside = wire - latency;
+  if (inside_) {
+    latency += std::min(
+        inside(gradients),
+        inside_->reduce_scatter.latency(gradients) + inside_->all_gather.latency(gradients));
+  }
   if (exchange_ == CodecExchange::kLowRank) {
     return 2.0 * latency + work;
   }
   if (exchange_ != CodecExchange::kTwoShot) {
     return latency + work;
   }
-  const double chunks = std::max(1.0, bytes_of(gradients) / 4.0 / ranks_ / kChunk);
-  const Seconds beside = wire - latency;
+  const double encoders = ranks_ * (inside_ ? inside_->ranks : 1);
+  const double chunks = std::max(1.0, bytes_of(gradients) / 4.0 / encoders / kChunk);
   return latency + std::max(work, beside) + std::min(work, beside) / chunks - beside;
 }
 
 Seconds CodecCost::operator()(Bytes gradients) const noexcept {
   const Bytes size = on_wire(gradients);
   const Seconds wire = wire_(size);
-  return wire - std::min(wire, wire_.latency(size)) + off_wire(gradients);
+  Seconds bytes = wire - std::min(wire, wire_.latency(size));
+  if (inside_) {
+    const Seconds latency =
+        inside_->reduce_scatter.latency(gradients) + inside_->all_gather.latency(gradients);
+    bytes += std::max(Seconds(0), inside(gradients) - latency);
+  }
+  return bytes + off_wire(gradients);
 }
 
 ExchangeTime CodecCost::curve(Bytes most) const {
@@ -104,6 +122,10 @@ ExchangeTime CodecCost::curve(Bytes most) const {
 CodecCost CodecCost::scaled(double latency, double seconds_per_byte) const {
   CodecCost result = *this;
   result.wire_ = wire_.scaled(latency, seconds_per_byte);
+  if (inside_) {
+    result.inside_->reduce_scatter = inside_->reduce_scatter.scaled(latency, seconds_per_byte);
+    result.inside_->all_gather = inside_->all_gather.scaled(latency, seconds_per_byte);
+  }
   return result;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -20,11 +21,26 @@ namespace stretto {
 /// Gather: one encoding, an all-gather of P w(n), P decodings, one after the other. Additive: one
 /// encoding, an all-reduce of w(n), one decoding. Low rank: the same in two all-reduces, of which
 /// each has its latency, for a bucket that is one square matrix.
+///
+/// Over nodes of g ranks each, two-shot and gather run between P / g ranks, of n / g each: before
+/// and after it fp32 sums travel inside the nodes. All ranks of a node send at once, and together
+/// w(n) through its link.
 class CodecCost {
  public:
+  /// What the ranks of a node do before and after, of all n bytes.
+  struct Inside {
+    ExchangeTime reduce_scatter;
+    ExchangeTime all_gather;
+    int ranks = 1;  ///< Of one node.
+  };
   /// `all_reduce` and `all_gather` of the whole tensor's bytes, as communicators exchange what is
-  /// encoded: Algorithm::kDirect.
-  CodecCost(const CodecRate& rate, ExchangeTime all_reduce, ExchangeTime all_gather, int ranks);
+  /// encoded: Algorithm::kDirect for two-shot and gather, of one rank of each node if there is
+  /// `inside`; for the others the algorithm that they ride. `ranks` are all of them.
+  CodecCost(const CodecRate& rate,
+            ExchangeTime all_reduce,
+            ExchangeTime all_gather,
+            int ranks,
+            std::optional<Inside> inside = {});
 
   [[nodiscard]] const CodecSpec& codec() const noexcept { return rate_.codec; }
   [[nodiscard]] const CodecRate& rate() const noexcept { return rate_; }
@@ -44,14 +60,16 @@ class CodecCost {
 
  private:
   [[nodiscard]] Bytes on_wire(Bytes gradients) const noexcept;
+  [[nodiscard]] Seconds inside(Bytes gradients) const noexcept;
 
   CodecRate rate_;
   CodecExchange exchange_;
   ExchangeTime wire_;
-  int ranks_;
+  int ranks_;  ///< That exchange what is encoded.
+  std::optional<Inside> inside_;
 };
 
-/// One for each rate.
+/// One for each rate, of ranks that are all equally far.
 [[nodiscard]] std::vector<CodecCost> codec_costs(std::span<const CodecRate> rates,
                                                  const ExchangeTime& all_reduce,
                                                  const ExchangeTime& all_gather,

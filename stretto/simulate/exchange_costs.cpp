@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <vector>
 
 #include "stretto/simulate/collective_cost.hpp"
 #include "stretto/simulate/simulate.hpp"
@@ -11,6 +14,60 @@ const CodecCost* ExchangeCosts::codec(const CodecSpec& codec) const noexcept {
       codecs.begin(), codecs.end(), [&](const CodecCost& cost) { return cost.codec() == codec; });
   return found == codecs.end() ? nullptr : &*found;
 }
+
+namespace {
+
+/// The levels [begin, end) of it alone, outer links as they are: shared by what lies inside.
+Machine levels_of(const Machine& machine, std::size_t begin, std::size_t end) {
+  Machine part = machine;
+  part.curves.clear();  // of all ranks
+  part.levels.assign(machine.levels.begin() + static_cast<std::ptrdiff_t>(begin),
+                     machine.levels.begin() + static_cast<std::ptrdiff_t>(end));
+  return part;
+}
+
+/// Codecs in buckets of one algorithm. What has an exchange of its own goes directly from each to
+/// each; under kHierarchical between nodes, and dense inside them.
+std::vector<CodecCost> codec_costs_on(const Machine& machine,
+                                      Algorithm algorithm,
+                                      Bytes most,
+                                      const ExchangeTime& ridden) {
+  const int ranks = machine.ranks();
+  if (ranks < 2) {
+    return codec_costs(machine.codecs, {}, {}, ranks);
+  }
+  std::size_t first = 0;  // the innermost level with several ranks
+  while (machine.levels[first].group_size < 2) {
+    ++first;
+  }
+  const Machine node = levels_of(machine, 0, first + 1);
+  const bool nodes = algorithm == Algorithm::kHierarchical && node.ranks() < ranks;
+  const Machine between = nodes ? levels_of(machine, first + 1, machine.levels.size()) : machine;
+  std::optional<CodecCost::Inside> inside;
+  if (nodes) {
+    inside = {exchange_time(node, Collective::kReduceScatter, Algorithm::kRing, most),
+              exchange_time(node, Collective::kAllGather, Algorithm::kRing, most),
+              node.ranks()};
+  }
+  const Bytes all(most.count() * between.ranks());
+  const ExchangeTime reduced =
+      exchange_time(between, Collective::kAllReduce, Algorithm::kDirect, most);
+  const ExchangeTime gathered =
+      exchange_time(between, Collective::kAllGather, Algorithm::kDirect, all);
+  std::vector<CodecCost> costs;
+  for (const CodecRate& rate : machine.codecs) {
+    const CodecExchange exchange = exchange_of(rate.codec);
+    const bool own = exchange == CodecExchange::kTwoShot || exchange == CodecExchange::kGather;
+    if (own || !nodes) {
+      costs.emplace_back(rate, reduced, gathered, ranks, inside);
+    } else {
+      costs.emplace_back(rate, ridden, gathered, ranks);
+    }
+  }
+  return costs;
+}
+
+}  // namespace
 
 ExchangeCosts exchange_costs(const Machine& machine, Algorithm algorithm, Bytes most) {
   ExchangeCosts costs;
@@ -28,15 +85,7 @@ ExchangeCosts exchange_costs(const Machine& machine, Algorithm algorithm, Bytes 
     costs.all_gather = half(Collective::kAllGather);
   }
   if (!machine.codecs.empty()) {
-    // What ranks encoded goes directly from each to each.
-    ExchangeTime reduced;
-    ExchangeTime gathered;
-    if (costs.ranks > 1) {
-      const Bytes all(most.count() * costs.ranks);
-      reduced = exchange_time(machine, Collective::kAllReduce, Algorithm::kDirect, most);
-      gathered = exchange_time(machine, Collective::kAllGather, Algorithm::kDirect, all);
-    }
-    costs.codecs = codec_costs(machine.codecs, reduced, gathered, costs.ranks);
+    costs.codecs = codec_costs_on(machine, algorithm, most, costs.all_reduce);
   }
   return costs;
 }
