@@ -14,14 +14,16 @@ target_compile_options(
             -Wold-style-cast
             # What g++ 12 sees at -O3 in std::string and fmt that cannot be (GCC bug 105651 and its kin).
             $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict;-Wno-stringop-overflow>
-            # The same where a sanitizer's checks stand between.
-            $<$<AND:$<CXX_COMPILER_ID:GNU>,$<BOOL:${STRETTO_SANITIZE}>>:-Wno-array-bounds>
             # Designated initializers name what differs from the default; the rest is meant to be left out.
             -Wno-missing-field-initializers
             $<$<BOOL:${STRETTO_WERROR}>:-Werror>)
 if(STRETTO_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   # clang 14 cannot emit the check of function types for coroutines ("difference across sections").
   set(sanitize_except -fno-sanitize=function)
+endif()
+if(STRETTO_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # The same kind, where a sanitizer's checks stand between.
+  target_compile_options(stretto_options INTERFACE -Wno-array-bounds)
 endif()
 if(STRETTO_SANITIZE)
   target_compile_options(stretto_options INTERFACE -fsanitize=${STRETTO_SANITIZE} ${sanitize_except} -fno-sanitize-recover=all

@@ -50,8 +50,10 @@ double seconds_per_byte_beyond(std::span<const CurvePoint> points) noexcept {
                                         static_cast<double>((last.size - point.size).count())
                                   : 0.0;
   };
-  const double slope = std::max(slope_from(before), slope_from(points.front()) / 2);
-  return slope > 0.0 ? slope : last.time.count() / static_cast<double>(last.size.count());
+  const double slope = slope_from(before);
+  return slope > slope_from(points.front()) / 2
+             ? slope
+             : last.time.count() / static_cast<double>(last.size.count());
 }
 
 ExchangeTime::ExchangeTime(std::vector<CostLine> lines) : lines_(std::move(lines)) {

@@ -21,11 +21,11 @@ struct CostLine {
 };
 
 /// What a byte takes beyond the last of some measured points: as from the last point that has at
-/// most half of its size (else the first) to the last, but not less than half of what one took from
-/// the first to the last: an end that chance made flat says nothing of 100 times the size. Where
-/// that is not above zero, as with one point alone, the last point's time per byte: nothing says
-/// how much of it is latency. `points` are at least one, with increasing sizes and times above
-/// zero.
+/// most half of its size (else the first) to the last. Where that is not above half of what a byte
+/// took from the first point to the last, an end that chance made flat, and where there is one
+/// point alone, the last point's time per byte: nothing says how much of it is latency.
+///
+/// `points` are at least one, with increasing sizes and times above zero.
 [[nodiscard]] double seconds_per_byte_beyond(std::span<const CurvePoint> points) noexcept;
 
 /// How long one exchange of n bytes keeps its stream busy, for n > 0; 0 for n = 0.

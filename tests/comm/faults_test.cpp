@@ -262,7 +262,8 @@ TEST(Faults, AMismatchThatArrivedEarlyTouchesNothing) {
     } else {
       const Work first = communicator.all_reduce(
           {arena->bytes().data(), count, DType::kF32, {}}, ReduceOp::kSum, {.slot = 5});
-      communicator.send(view(std::span(other)), 1).wait();
+      // It arrives, but rank 1 may have ended the job before this rank hears so.
+      (void)code_of([&] { communicator.send(view(std::span(other)), 1).wait(); });
       EXPECT_EQ(code_of([&] { first.wait(); }), ErrorCode::kMismatch);
       return;
     }

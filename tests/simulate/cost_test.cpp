@@ -456,11 +456,11 @@ TEST(ExchangeTimeOf, LinesWhereAffineElseACurve) {
   // One point says nothing of latency: its time per byte.
   line.curves[0].points = {{Bytes(100), Seconds(10e-6)}};
   EXPECT_NEAR(seconds(line, Collective::kAllReduce, Algorithm::kAuto, Bytes(1000)), 100e-6, 1e-12);
-  // An end that chance made flat: half of what a byte took from the first point on.
+  // An end that chance made flat says no more.
   line.curves[0].points = {
       {Bytes(100), Seconds(10e-6)}, {Bytes(500), Seconds(50e-6)}, {Bytes(1100), Seconds(50.1e-6)}};
   EXPECT_NEAR(seconds(line, Collective::kAllReduce, Algorithm::kAuto, Bytes(101'100)),
-              50.1e-6 + 1e5 * 40.1e-9 / 2,
+              50.1e-6 + 1e5 * 50.1e-6 / 1100,
               1e-9);
   // One measured algorithm among formulas: the cheaper of both at each size.
   Machine mixed = measured_machine();
