@@ -52,10 +52,9 @@ class Unnamed {
   [[nodiscard]] bool exists() const noexcept { return descriptor_ >= 0; }
   /// By which it can be opened.
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
-  /// Gives it that name. 0, or why not.
-  [[nodiscard]] int link(const std::filesystem::path& name) const {
-    const int done = linkat(AT_FDCWD, path_.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW);
-    return done == 0 ? 0 : errno;
+  /// Whether it has that name now.
+  [[nodiscard]] bool link(const std::filesystem::path& name) const {
+    return linkat(AT_FDCWD, path_.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0;
   }
 
  private:
@@ -187,7 +186,9 @@ void write_pieces(const std::filesystem::path& path,
     error = written(unnamed.exists() ? fs::path(unnamed.path()) : fresh);
     if (error == 0 && unnamed.exists()) {
       fs::remove(fresh, failed);  // of one with this number that was killed long ago
-      error = unnamed.link(fresh);
+      if (!unnamed.link(fresh)) {
+        error = written(fresh);
+      }
     }
   } catch (...) {
     fs::remove(fresh, failed);

@@ -21,10 +21,6 @@ if(STRETTO_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   # clang 14 cannot emit the check of function types for coroutines ("difference across sections").
   set(sanitize_except -fno-sanitize=function)
 endif()
-if(STRETTO_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  # The same kind, where a sanitizer's checks stand between.
-  target_compile_options(stretto_options INTERFACE -Wno-array-bounds)
-endif()
 if(STRETTO_SANITIZE)
   target_compile_options(stretto_options INTERFACE -fsanitize=${STRETTO_SANITIZE} ${sanitize_except} -fno-sanitize-recover=all
                                                    -fno-omit-frame-pointer)

@@ -76,7 +76,7 @@ TEST(Examples, BucketsHaveSizesAndAreMatched) {
 /// Two ranks with fully_shard: which module each collective is of, and that its scatters are such,
 /// stand in no row of gloo's.
 TEST(Examples, Fsdp2NamesItsModules) {
-  const Trace trace = read_traces(find_traces({std::string(STRETTO_EXAMPLES_DIR) + "/../fsdp2"}));
+  const Trace trace = read_traces(find_traces({STRETTO_EXAMPLES_DIR "/../fsdp2"}));
   EXPECT_EQ(trace.timeline.world_size, 2U);
   const Explanation explanation = explain(trace.timeline);
   ASSERT_TRUE(explanation.summary);
